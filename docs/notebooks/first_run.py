@@ -160,14 +160,14 @@ for axes, moment in zip(panels, moments, strict=True):
 # ## The same from the command line
 #
 # A script does the same loop and takes care of the rest: checkpoints, evaluations, metrics, Ctrl-C. Every leaf of the
-# configuration is a flag, and `ppo/maze` is a file with values for all of them.
+# configuration is a flag, and `ppo/maze` is a file with those that differ from the defaults.
 #
 # ```bash
 # python scripts/train_ppo.py --config ppo/maze --kwargs '{num_rows: 7, num_cols: 7}' --run-name first
 # ```
 #
-# The next cell calls the function behind that script, in a folder that is removed at the end. What it prints is what
-# you would see on a pipe; on a terminal the progress is a live view.
+# The next cell calls the function behind that script, with fewer updates and a narrower network, in a folder that is
+# removed at the end. What it prints is what you would see on a pipe; on a terminal the progress is a live view.
 
 # %%
 flags = ["--config", "ppo/maze", "--kwargs", "{num_rows: 7, num_cols: 7}", "--run-name", "first"]

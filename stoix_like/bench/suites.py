@@ -97,20 +97,23 @@ def memory_suite() -> list[Measurement]:
 
 def baselines_suite() -> list[Measurement]:
     """Policies that do not learn, on frozen level sets. The spread is half a 95 % interval over levels."""
-    cases = [
-        ("binpack-2048", "BinPack-v2", "utilisation", "random_legal", baselines.random_legal),
-        ("binpack-2048", "BinPack-v2", "utilisation", "largest_item_first", baselines.largest_item_first),
-        ("maze-2048", "Maze-v0", "solve_rate", "random_legal", baselines.random_legal),
-    ]
+    random_legal, largest_item_first = baselines.random_legal, baselines.largest_item_first
+    cases = {
+        "random_legal/binpack-2048": ("BinPack-v2", "utilisation", random_legal),
+        "largest_item_first/binpack-2048": ("BinPack-v2", "utilisation", largest_item_first),
+        "random_legal/BinPack-v0/binpack-2048": ("BinPack-v0", "utilisation", random_legal),
+        "largest_item_first/BinPack-v0/binpack-2048": ("BinPack-v0", "utilisation", largest_item_first),
+        "random_legal/maze-2048": ("Maze-v0", "solve_rate", random_legal),
+    }
     rows = []
-    for level_set, task_id, metric, name, policy in cases:
+    for name, (task_id, metric, policy) in cases.items():
         env = registry.make(task_id)
-        scores = Evaluator(env, policy, make_levels(env, level_set, 256), num_envs=256)({}, jax.random.key(0), 0)
+        scores = Evaluator(env, policy, make_levels(env, name.rpartition("/")[2], 256), num_envs=256)(
+            {}, jax.random.key(0), 0
+        )
         interval = mean_interval(scores.results[metric][0])
         spread = (interval.high - interval.low) / 2 / interval.point
-        rows.append(
-            Measurement(f"{name}/{level_set}", interval.point, metric, spread, note=f"levels {scores.level_hash}")
-        )
+        rows.append(Measurement(name, interval.point, metric, spread, note=f"levels {scores.level_hash}"))
     return rows
 
 
@@ -138,6 +141,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "overhead": overhead.overhead_suite,
     "learning": scores.learning_suite,
     "learning_maze": scores.learning_maze_suite,
+    "learning_v0": scores.learning_v0_suite,
     "learning_curves": curves.curves_suite,
     "ablation": scores.ablation_suite,
     "loops": loops_suite,
@@ -152,7 +156,7 @@ WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
 }
 #: They run only by name: they train for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
 NOT_IN_ALL = (
-    *("learning", "learning_maze", "learning_curves", "ablation", "loop_soak", "scale_ppo", "scale_spo", "launches"),
-    "gpu",
+    *("learning", "learning_maze", "learning_v0", "learning_curves", "ablation", "loop_soak"),
+    *("scale_ppo", "scale_spo", "launches", "gpu"),
     *searches.COMPARISONS,
 )

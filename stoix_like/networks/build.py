@@ -19,7 +19,6 @@ from stoix_like.networks.board import BoardTorso, LineTorso
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
-from stoix_like.networks.relational import RelationalPairHead, RelationalTorso, RelationalValueTorso
 from stoix_like.networks.vector import VectorTorso
 from stoix_like.ops.distributions import masked_logits
 from stoix_like.types import ActionSpec, Array, Key, Network, NetworkParams, Observation
@@ -74,7 +73,7 @@ def make(
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
             attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
             default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
-            fewer are faster. `relations` changes "binpack" alone: presets that set it are played on other tasks too.
+            fewer are faster.
         adapter: "dense", "binpack", "grid", "board" or "lines".
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
@@ -189,9 +188,6 @@ def _binpack_parts(config: ArchitectureConfig) -> _Parts:
             f"use {near} heads, or a hidden_dim that is a multiple of {num_heads}",
         )
     depth, dtype = config.num_layers or 1, _dtype(config)
-    if config.relations:
-        actor_torso, critic_torso = RelationalTorso(width, depth, num_heads, dtype), RelationalValueTorso(width, dtype)
-        return _Parts(actor_torso, critic_torso, RelationalPairHead(), SetValueHead(width))
     torso, value_torso = PackingTorso(width, depth, num_heads, dtype), PackingValueTorso(width, dtype)
     return _Parts(torso, value_torso, PairHead(), SetValueHead(width))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 from flax import linen as nn
 
-from stoix_like.networks.layers import MLP, POLICY_GAIN, VALUE_GAIN, Dense
-from stoix_like.networks.packing import PackingTokens
+from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, VALUE_GAIN, Dense
+from stoix_like.networks.orthogonal import orthogonal
+from stoix_like.networks.packing import PAIR_WIDTH, PackingTokens
+from stoix_like.networks.spaces import scores_of_all
 from stoix_like.types import Array
 
 OUTCOME_WIDTH = 64  # of the hidden layer between a position and its outcome; a search evaluates it all the time
@@ -59,17 +61,36 @@ class OutcomeHead(nn.Module):
 
 
 class PairHead(nn.Module):
-    """Logits [B, E * I], EMS-major: entry e * I + i scores item i in space e. From PackingTokens."""
+    """Logits [B, E * I], EMS-major: entry e * I + i scores item i in space e. From PackingTokens.
+
+    A score is a product of the two tokens, plus two hidden layers of the tokens and relations of the pair.
+    """
 
     @nn.compact
     def __call__(self, tokens: PackingTokens) -> Array:
-        """[B, E * I] from tokens [B, E, D] and [B, I, D]."""
+        """[B, E * I] from tokens [B, E, D] and [B, I, D], and pairs [16, B, E, I]."""
         width = tokens.ems.shape[-1]
-        ems = Dense(width, gain=1.0, name="ems")(tokens.ems.astype(jnp.float32))
+        ems, items = tokens.ems.astype(jnp.float32), tokens.items.astype(jnp.float32)
         # Only one side starts small: with both small neither would get a gradient.
-        items = Dense(width, gain=POLICY_GAIN, name="items")(tokens.items.astype(jnp.float32))
-        scores = jnp.matmul(ems, jnp.swapaxes(items, 1, 2)) * width**-0.5  # [B, E, I]
-        return scores.reshape(scores.shape[0], -1)
+        asked = Dense(width, gain=1.0, name="ems")(ems)
+        offered = Dense(width, gain=POLICY_GAIN, name="items")(items)
+        scores = jnp.matmul(asked, jnp.swapaxes(offered, 1, 2)) * width**-0.5  # [B, E, I]
+        scores += self._pair_scores(ems, items, tokens.pairs)
+        of_others = self.param("other_spaces", nn.initializers.zeros, ())
+        return scores_of_all(scores, tokens.places, of_others).reshape(scores.shape[0], -1)
+
+    def _pair_scores(self, ems: Array, items: Array, pairs: Array) -> Array:
+        """[B, E, I] from tokens and pairs. Features come first, as in all planes."""
+        of_ems = jnp.moveaxis(Dense(PAIR_WIDTH, name="pair_ems")(ems), -1, 0)  # [16, B, E]
+        of_items = jnp.moveaxis(Dense(PAIR_WIDTH, use_bias=False, name="pair_items")(items), -1, 0)
+        first = nn.relu(pairs + of_ems[..., None] + of_items[:, :, None])  # [16, B, E, I]
+        kernel = self.param("pair_hidden", orthogonal(HIDDEN_GAIN), (PAIR_WIDTH, PAIR_WIDTH))
+        bias = self.param("pair_hidden_bias", nn.initializers.zeros, (PAIR_WIDTH,))
+        second = jnp.matmul(kernel.T, first.reshape(PAIR_WIDTH, -1)).reshape(first.shape)
+        second = nn.relu(second + bias[:, None, None, None])
+        last = self.param("pair_score", orthogonal(POLICY_GAIN), (PAIR_WIDTH, 1))
+        # A sum of slices: XLA fuses it with the layer before it, of which a matrix product would want a copy.
+        return sum((last[unit, 0] * second[unit] for unit in range(PAIR_WIDTH)), start=jnp.float32(0.0))
 
 
 class SetValueHead(nn.Module):

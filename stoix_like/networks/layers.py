@@ -6,7 +6,6 @@ quarter faster on CPU than a contraction over two axes. Parameters are float32; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -49,19 +48,18 @@ class MLP(nn.Module):
         return x
 
 
-def masked_attention(query: Array, key: Array, value: Array, mask: Array, bias: Array | None = None) -> Array:
+def masked_attention(query: Array, key: Array, value: Array, mask: Array, bias: Array) -> Array:
     """Weighted means of the values where the mask is True, [B, T, H, D].
 
     From query [B, T, H, D], key and value [B, S, H, D], a boolean mask [B, T, S] that the heads share, and what is
-    added to the scores, [B, H, T, S], if anything. Scores get a finite fill and weights exact zeros afterwards, so a
+    added to the scores, [B, H, T, S]. Scores get a finite fill and weights exact zeros afterwards, so a
     row that may attend to nothing returns zeros, in value and in gradient. The softmax is float32 whatever the inputs'
     type.
     """
     mask = mask[:, None]  # [B, 1, T, S]
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))  # [B, H, T or S, D]
     scores = jnp.matmul(query, jnp.swapaxes(key, 2, 3)).astype(jnp.float32) * query.shape[-1] ** -0.5  # [B, H, T, S]
-    scores = scores if bias is None else scores + bias
-    scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+    scores = jnp.where(mask, scores + bias, jnp.finfo(jnp.float32).min)
     highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     weights = jnp.where(mask, jnp.exp(scores - highest), 0.0)
     total = weights.sum(axis=-1, keepdims=True)
@@ -73,8 +71,10 @@ _EPSILON = 1e-6  # added to a variance, as flax does
 
 
 def _mean(rows: Array) -> Array:
-    """[N, 1] from [N, D], as a matrix product: XLA's reduction over the last axis is slow on CPU."""
-    return jnp.matmul(rows, jnp.full((rows.shape[1], 1), 1.0 / rows.shape[1]))
+    """[N, 1] from [N, D], as a matrix product: XLA's reduction over the last axis is slow on CPU. In full precision,
+    which a GPU or TPU does not take by itself."""
+    weights = jnp.full((rows.shape[1], 1), 1.0 / rows.shape[1])
+    return jnp.matmul(rows, weights, precision=jax.lax.Precision.HIGHEST)
 
 
 @jax.custom_vjp
@@ -119,39 +119,24 @@ class ProductLayerNorm(nn.Module):
 
 
 class AttentionSublayer(nn.Module):
-    """tokens + attention(norm(tokens), norm(context)): the pre-norm residual step, self-attention if no context."""
+    """tokens + attention(norm(tokens), norm(context)): the pre-norm residual step."""
 
     num_heads: int
     dtype: Any = jnp.float32
-    norm: Callable[..., nn.Module] = nn.LayerNorm
 
     @nn.compact
-    def __call__(self, tokens: Array, context: Array | None, mask: Array, bias: Array | None = None) -> Array:
-        """[B, T, D] from tokens [B, T, D], context [B, S, D] or None, and mask [B, T, S], True where attended.
-
-        A bias [B, H, T, S] is added to the scores.
-        """
+    def __call__(self, tokens: Array, context: Array, mask: Array, bias: Array) -> Array:
+        """[B, T, D] from tokens [B, T, D], context [B, S, D], mask [B, T, S], True where attended, and what is added to
+        the scores, [B, H, T, S]."""
         width = tokens.shape[-1]
-        normed = self.norm(dtype=self.dtype)(tokens)
-        source = normed if context is None else self.norm(dtype=self.dtype)(context)
+        normed = ProductLayerNorm(dtype=self.dtype)(tokens)
+        source = ProductLayerNorm(dtype=self.dtype)(context)
         query = Dense(width, gain=1.0, dtype=self.dtype)(normed)
         key, value = jnp.split(Dense(2 * width, gain=1.0, dtype=self.dtype)(source), 2, axis=-1)
         query, key, value = (x.reshape(*x.shape[:2], self.num_heads, -1) for x in (query, key, value))  # [B, T, H, D/H]
         attended = masked_attention(query, key, value, mask, bias).reshape(tokens.shape)
         # No bias: a token that attends to nothing must be left as it was.
         return tokens + Dense(width, gain=1.0, use_bias=False, dtype=self.dtype)(attended)
-
-
-class FeedForward(nn.Module):
-    """tokens + mlp(norm(tokens)), with twice the width inside. Shape kept, [..., D]."""
-
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, tokens: Array) -> Array:
-        """[..., D] from [..., D]."""
-        hidden = MLP((2 * tokens.shape[-1],), dtype=self.dtype)(nn.LayerNorm(dtype=self.dtype)(tokens))
-        return tokens + Dense(tokens.shape[-1], gain=1.0, dtype=self.dtype)(hidden)
 
 
 class Conv3x3(nn.Module):

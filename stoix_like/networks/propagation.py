@@ -9,7 +9,7 @@ differentiating the loop on CPU.
 
 Columns do not meet, so a CPU propagates some of them to the end before it takes the next: what it reads and writes then
 stays in the cache of a core. A GPU launches every step of a loop, which takes it longer than a small step itself: there
-the loop is unrolled. Neither changes a number.
+the loop is unrolled, by up to 40 steps. Neither changes a number.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from stoix_like.types import Array
 BLOCKED = -1e3  # below every source; also what lies beyond the border
 #: Columns that a CPU propagates at a time. 32 to 512 were tried on mazes of 10 by 10 (docs/log.md).
 BLOCK = 128
-#: Columns up to which a loop is unrolled on a GPU. On an H100 whole updates were 4.7 times as fast with 512 columns,
-#: and 9 % slower with 32,768 (docs/log.md). Between them nothing was measured.
-MOST_UNROLLED = 8192
+#: Cells of all columns up to which a loop is unrolled on a GPU. On an H100, with mazes of 10 by 10, whole updates were
+#: 4.7 times as fast with 512 columns, and 9 % slower with 32,768 (docs/log.md). Between them nothing was measured.
+MOST_UNROLLED = 8192 * 10 * 10
+UNROLL = 40  # steps of one trip of such a loop: what a maze of 10 by 10 takes
 
 
 def neighbours(values: Array) -> tuple[Array, Array, Array, Array]:
@@ -52,7 +53,8 @@ def propagate(source: Array, cost: Array, num_steps: int, platform: str = "cpu")
     if not isinstance(columns, int):  # a symbol: the program is exported for every size and every platform
         return _propagate(source, cost, num_steps, 1)
     if platform != "cpu":
-        return _propagate(source, cost, num_steps, num_steps if columns <= MOST_UNROLLED else 1)
+        is_small = source.size <= MOST_UNROLLED
+        return _propagate(source, cost, num_steps, min(num_steps, UNROLL) if is_small else 1)
     if columns <= BLOCK or jax.device_count() > 1:  # columns that are spread over devices stay where they are
         return _propagate(source, cost, num_steps, 1)
     return _in_blocks(source, cost, num_steps)

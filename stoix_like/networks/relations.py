@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,7 @@ GRID = 2.0**14
 _WALL = 5e-5  # of the container: a face that is nearer to a wall touches it
 _NONE = np.int16(2 * GRID - 1)  # longer than any length
 _COUNT_SCALE, _MOST = 0.25, 2.0  # of the numbers of equal items
+_UNROLL = 4  # items that a trip of a loop over them takes
 
 
 class Relations(NamedTuple):
@@ -33,7 +34,7 @@ class Relations(NamedTuple):
 
     pairs: Array  # [15, B, E, I]: exact 3, at least two and three exact, complement 3, dead 3, gap 3, share of volume
     ems: Array  # [B, E, 9] features: walls touched (lower 3, upper 3), best number of exact axes at least 1, 2, 3
-    item: Array  # [B, I, 13] features: other items with an equal length 3, with both other lengths equal 3, identical;
+    items: Array  # [B, I, 13] features: other items with an equal length 3, with both other lengths equal 3, identical;
     # best number of exact axes at least 1, 2, 3; complement 3
 
 
@@ -65,7 +66,7 @@ def relations(observation: Observation) -> Relations:
     return Relations(
         pairs=_planes(flags, [*_gaps(sizes), _volume_share(sizes)]),
         ems=_stacked([*walls, *_at_least(best.max(axis=2))]) * view["ems_mask"][..., None],
-        item=jnp.concatenate([counts, _stacked([*_at_least(best.max(axis=1)), *_bits(helped)])], axis=-1),
+        items=jnp.concatenate([counts, _stacked([*_at_least(best.max(axis=1)), *_bits(helped)])], axis=-1),
     )
 
 
@@ -112,23 +113,32 @@ def _gaps(sizes: _Sizes, unit: Callable[[Array], Array] = lambda length: length)
     return [unit(edge)[:, :, None] - unit(length)[:, None, :] for edge, length in pairs]
 
 
-def _others(num_items: int) -> np.ndarray:
-    return ~np.eye(num_items, dtype=bool)
+def _over_items(step: Callable[[Array, Any], Any], start: Any, num_items: int) -> Any:
+    """What is left of `start` after `step(item, it)` for each item [] int32. On CPU a loop is faster than a reduction
+    over all of them, and than the same steps one below the other; it also compiles in the same time for any number."""
+    return lax.optimization_barrier(lax.fori_loop(0, num_items, step, start, unroll=_UNROLL))
 
 
 def _complements(sizes: _Sizes) -> Array:
-    """[B, E, I] int16: a bit for each of 3 axes. One other item after the other: a reduction over all of them takes
-    longer on CPU."""
+    """[B, E, I] int16: a bit for each of 3 axes."""
     gaps, lengths = _gaps(sizes, on_grid), [on_grid(length) for length in sizes.lengths]
-    bits = jnp.zeros(sizes.fits.shape, jnp.int16)
-    for other, is_another in enumerate(_others(sizes.fits.shape[-1])):
+    items = jnp.arange(sizes.fits.shape[-1])
+
+    def add(other: Array, bits: Array) -> Array:
         filled = jnp.int16(0)
         for axis, (gap, length) in enumerate(zip(gaps, lengths, strict=True)):
-            equal = _equal(gap, length[:, None, other : other + 1])
+            equal = _equal(gap, _column(length, other)[:, None])
             filled |= jnp.where(equal, jnp.int16(1 << axis), jnp.int16(0))
-        usable = sizes.fits[:, :, other : other + 1] & is_another[None, None]
-        bits |= jnp.where(usable, filled, jnp.int16(0))
-    return lax.optimization_barrier(bits)
+        usable = _column(sizes.fits, other) & (items != other)[None, None]
+        return bits | jnp.where(usable, filled, jnp.int16(0))
+
+    found: Array = _over_items(add, jnp.zeros(sizes.fits.shape, jnp.int16), items.size)
+    return found
+
+
+def _column(x: Array, index: Array) -> Array:
+    """[..., 1] from [..., I]: one of the last axis."""
+    return lax.dynamic_index_in_dim(x, index, -1)
 
 
 def _bits(bits: Array) -> list[Array]:
@@ -137,7 +147,7 @@ def _bits(bits: Array) -> list[Array]:
 
 
 def _any_bits(bits: Array) -> Array:
-    """[B, I] from [B, E, I]: the bits that any space has. One space after the other, as `_complements`."""
+    """[B, I] from [B, E, I]: the bits that any space has. A reduction takes longer on CPU."""
     return functools.reduce(operator.or_, (bits[:, e] for e in range(bits.shape[1])))
 
 
@@ -169,11 +179,13 @@ def _volume_share(sizes: _Sizes) -> Array:
 
 def _num_equal(sizes: _Sizes) -> Array:
     """[B, I, 7] float32: how many of the other items that are left share lengths with an item that is left."""
-    grid = [on_grid(length) for length in sizes.lengths]
-    counts = [jnp.zeros(sizes.left.shape, jnp.int16) for _ in range(7)]
-    for other, is_another in enumerate(_others(sizes.left.shape[-1])):
-        both = sizes.left & sizes.left[:, other : other + 1] & is_another[None]
-        x, y, z = (_equal(length, length[:, other : other + 1]) & both for length in grid)
+    grid, items = [on_grid(length) for length in sizes.lengths], jnp.arange(sizes.left.shape[-1])
+
+    def add(other: Array, counts: list[Array]) -> list[Array]:
+        both = sizes.left & _column(sizes.left, other) & (items != other)[None]
+        x, y, z = (_equal(length, _column(length, other)) & both for length in grid)
         shared = (x, y, z, y & z, x & z, x & y, x & y & z)
-        counts = [count + one.astype(jnp.int16) for count, one in zip(counts, shared, strict=True)]
-    return jnp.stack(lax.optimization_barrier(counts), axis=-1).astype(jnp.float32)
+        return [count + one.astype(jnp.int16) for count, one in zip(counts, shared, strict=True)]
+
+    counts = _over_items(add, [jnp.zeros(sizes.left.shape, jnp.int16) for _ in range(7)], items.size)
+    return jnp.stack(counts, axis=-1).astype(jnp.float32)

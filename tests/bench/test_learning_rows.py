@@ -2,8 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+import yaml
+
+import stoix_like as sl
 from stoix_like.bench.learning import curves, scores
+from stoix_like.bench.learning.trainings import refuse_other_settings
 from stoix_like.bench.timing.measure import Measurement
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.results.series import RunRecord
 
 CLAIM = scores.PACKING_CLAIMS[0]
@@ -23,12 +30,40 @@ def test_a_point_for_each_evaluation_with_the_seconds_of_the_run():
 
 
 def test_a_row_of_packed_volume_says_how_many_levels_each_seed_solves():
-    score = {"mean": 0.9, "low": 0.8, "high": 1.0, "timesteps": 1000, "seconds": 60.0, "policy": "network"}
-    of_seeds = [score | {"mean": mean, "solve_rate": solved} for mean, solved in ((0.9, 0.25), (0.95, 0.5), (1.0, 1.0))]
+    score = {"mean": 0.9, "low": 0.8, "high": 1.0, "timesteps": 1000, "policy": "network", "solve_rate": None}
+    seeds = ((0.9, 0.25, 60.0), (0.95, 0.5, 90.0), (1.0, 1.0, 70.0))
+    of_seeds = [score | {"mean": mean, "solve_rate": solved, "seconds": s} for mean, solved, s in seeds]
     row = scores._row(CLAIM, of_seeds)
     assert (row.name, row.unit) == ("learning/ppo/quick", "utilisation")
     assert round(row.value, 4) == 0.95
-    assert row.note.startswith("binpack-2048, 1,000 steps, 1 to 1 min; network; seeds 0.9000 [0.8000, 1.0000]; ")
+    assert row.note.startswith("binpack-2048, 1,000 steps, 60 to 90 s; network; seeds 0.9000 [0.8000, 1.0000]; ")
     assert row.note.endswith("; solved 0.2500, 0.5000, 1.0000")
+    assert "1 to 4 min" in scores._row(CLAIM, [score | {"seconds": 250.0}, of_seeds[0]]).note
     without = scores._row(CLAIM, [each | {"solve_rate": None} for each in of_seeds])
     assert "solved" not in without.note
+
+
+@pytest.mark.parametrize(
+    ("task_id", "stored", "changed"),
+    [
+        ("BinPack-v2", {}, None),
+        ("BinPack-v2", {"relations": True}, None),
+        ("BinPack-v2", {"relations": False}, "relations"),
+        ("Maze-v0", {"relations": False}, None),
+        ("BinPack-v2", {"hidden_dim": 16}, "hidden_dim"),
+        ("BinPack-v2", {"shared_torso": None}, "shared_torso"),  # was not there: it had its default, false
+        ("BinPack-v2", {"num_wheels": 4}, "num_wheels"),
+    ],
+)
+def test_runs_of_other_settings_are_refused(task_id, stored, changed, tmp_path):
+    expected = sl.ppo_config(task_id=task_id, shared_torso=changed == "shared_torso")
+    sections = config_to_dict(expected)
+    sections["architecture"] = {
+        k: v for k, v in (sections["architecture"] | stored).items() if v is not None or k not in stored
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(sections))
+    if changed is None:
+        refuse_other_settings(tmp_path, expected, "a training")
+    else:
+        with pytest.raises(ConfigError, match=f"was trained with another {changed} than a training has now"):
+            refuse_other_settings(tmp_path, expected, "a training")

@@ -155,7 +155,7 @@ hint: existing runs: runs/a
 4$ train_ppo NEW --hidden-dim 16 --load-path runs/a
 error: checkpoint $PWD/runs/a/checkpoints/best/1 does not fit:
     params/actor/params/head/Dense_0/Dense_0/kernel is stored as (8, 2), this run has (16, 2)
-hint: it was trained with another network; use the run's own config.yaml
+hint: it was trained with another network; use the run's config.yaml, or the version in versions.json
 4$ train_ppo --resume runs/junk
 error: no run at runs/junk
 hint: existing runs: runs/a

@@ -1,4 +1,4 @@
-"""Leaves that were renamed: their former names are read from files, flags and stored configurations."""
+"""Leaves that were renamed or are gone: files, flags and stored configurations with them are read."""
 
 from dataclasses import dataclass, field
 
@@ -73,3 +73,33 @@ def test_a_configuration_that_was_stored_with_a_former_name_is_read():
     stored = config_to_dict(_Config())
     stored["rewards"] = {"clip_rewards": 4.0}
     assert config_from_dict(_Config, stored).rewards.reward_limit == 4.0
+
+
+def test_a_leaf_that_is_gone_is_not_read(tmp_path):
+    loaded = load(tmp_path, "architecture: {relations: false, hidden_dim: 8}\n")
+    assert loaded.config.architecture.hidden_dim == 8
+    where = f"{tmp_path / 'old.yaml'}:1: 'architecture.relations'"
+    assert loaded.notes == (f"{where} is not read: the network of BinPack always compares lengths",)
+    with pytest.raises(ConfigError, match="unknown flag '--no-relations'; the network of BinPack always compares"):
+        load(tmp_path, "", "--no-relations")
+    with pytest.raises(ConfigError, match=r"unknown key 'environment.relations'"):
+        load(tmp_path, "environment: {relations: false}\n")
+    with pytest.raises(ConfigError, match="unknown leaf 'relations'; the network of BinPack always compares"):
+        runs.ppo_config(relations=True)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "value", "is_gone"), [("BinPack-v0", True, 0), ("BinPack-v0", False, 1), ("Maze-v0", False, 0)]
+)
+def test_a_run_that_was_stored_with_what_is_gone_is_refused(task_id, value, is_gone):
+    config = runs.ppo_config(task_id=task_id)
+    stored = config_to_dict(config)
+    stored["architecture"]["relations"] = value
+    if not is_gone:
+        assert config_from_dict(PPOConfig, stored) == config
+        return
+    with pytest.raises(
+        ConfigError, match="the run was stored with relations = False; the network of BinPack always compares"
+    ) as refused:
+        config_from_dict(PPOConfig, stored)
+    assert "versions.json" in (refused.value.hint or "")

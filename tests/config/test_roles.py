@@ -13,7 +13,7 @@ ENVIRONMENT = {"task_id", "max_items", "max_ems", "max_episode_steps", "kwargs",
 BY_HAND = {
     Role.FIXED: ENVIRONMENT
     | {"num_envs", "reset_pool_size", "rollout_length", "seed", "num_seeds", "load_path", "run_name", "save_dir"}
-    | {"hidden_dim", "num_layers", "num_heads", "relations", "shared_torso", "compute_dtype", "observation_adapter"}
+    | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
     | {"replay_buffer_size", "batch_size", "num_particles", "search_depth", "root", "root_noise_correction"}
     | {"resampling", "resampling_period", "init_temperature", "init_alpha"},
     Role.ENVIRONMENT: ENVIRONMENT | {"exact_reference"},

@@ -55,7 +55,7 @@ def prepared(maze, binpack):
         config = ArchitectureConfig(**({"hidden_dim": 32} | leaves))
         spec = ActionSpec(observation.action_mask.shape[1])
         network = build.make(example, spec, config, adapter=adapter, time_limit=100, platform="cpu")
-        shapes = ("shared_torso", "num_layers", "relations", *["num_heads"] * ("relations" in leaves))
+        shapes = ("shared_torso", "num_layers", "num_heads")
         base = {name: leaves[name] for name in shapes if name in leaves}
         is_base = leaves == base
         params = jax.jit(network.init)(jax.random.key(0), observation) if is_base else prepare(adapter, **base)[1]

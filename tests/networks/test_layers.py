@@ -21,8 +21,6 @@ def test_attention_equals_a_loop_and_ignores_masked_keys(key):
     mask = jax.random.bernoulli(k[3], 0.5, (2, 3, 5)).at[0, 1].set(False)
     bias = jax.random.normal(k[4], (2, 2, 3, 5))
     out = np.asarray(jax.jit(masked_attention)(query, keys, values, mask, bias))
-    unbiased = jax.jit(masked_attention)(query, keys, values, mask, jnp.zeros_like(bias))
-    np.testing.assert_allclose(jax.jit(masked_attention)(query, keys, values, mask), unbiased, atol=1e-6)
     for b, t, h in np.ndindex(2, 3, 2):
         kept = np.flatnonzero(np.asarray(mask)[b, t])
         scores = np.asarray([float(query[b, t, h] @ keys[b, s, h]) / 2.0 + float(bias[b, h, t, s]) for s in kept])
@@ -52,11 +50,11 @@ def test_layer_norm_and_its_gradient_are_those_of_flax(key):
 def test_fully_masked_attention_leaves_tokens_and_has_finite_gradients(key):
     tokens = jax.random.normal(key, (2, 4, 8))
     context = jax.random.normal(key, (2, 3, 8))
-    module, nothing = AttentionSublayer(2), jnp.zeros((2, 4, 3), bool)
-    params = jax.jit(module.init)(key, tokens, context, nothing)
+    module, nothing, bias = AttentionSublayer(2), jnp.zeros((2, 4, 3), bool), jnp.ones((2, 2, 4, 3))
+    params = jax.jit(module.init)(key, tokens, context, nothing, bias)
 
     def total(params):
-        out = module.apply(params, tokens, context, nothing)
+        out = module.apply(params, tokens, context, nothing, bias)
         return out.sum(), out
 
     gradient, out = jax.jit(jax.grad(total, has_aux=True))(params)
@@ -174,14 +172,15 @@ def test_blocks_and_unrolling_change_no_bit(key, columns, way):
 
 def test_a_gpu_has_no_loop_where_steps_are_small_and_a_cpu_takes_blocks(monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    monkeypatch.setattr(propagation, "MOST_UNROLLED", 200)
+    monkeypatch.setattr(propagation, "MOST_UNROLLED", 200 * 6)
+    monkeypatch.setattr(propagation, "UNROLL", 5)
 
-    def loops(columns, platform):
+    def loops(columns, platform, num_steps=5):
         grid = jax.ShapeDtypeStruct((2, 3, columns), jnp.float32)
-        text = jax.jit(lambda s, c: propagate(s, c, 5, platform)).lower(grid, grid).as_text()
+        text = jax.jit(lambda s, c: propagate(s, c, num_steps, platform)).lower(grid, grid).as_text()
         return text.count("stablehlo.while")
 
-    assert (loops(200, "gpu"), loops(201, "gpu")) == (0, 1)
+    assert (loops(200, "gpu"), loops(201, "gpu"), loops(200, "gpu", 12)) == (0, 1, 1)
     assert (loops(128, "cpu"), loops(129, "cpu")) == (1, 2)  # the loop over blocks
     monkeypatch.setattr(jax, "device_count", lambda: 2)
     assert loops(129, "cpu") == 1

@@ -94,13 +94,6 @@ def test_an_adapter_that_does_not_fit_is_refused(task, adapter, leaves, what, hi
     assert (caught.value.hint or "").startswith(hint)
 
 
-def test_relations_change_no_other_network(maze):
-    """The bare `train_ppo.py --task-id Maze-v0` has the leaves of a preset of BinPack."""
-    example = jax.tree.map(lambda x: x[None], jax.tree.map(lambda x: x[0], maze))
-    shapes = [jax.eval_shape(make(maze, "grid", relations=on).init, jax.random.key(0), example) for on in (False, True)]
-    assert shapes[0] == shapes[1]
-
-
 def test_binpack_refuses_other_masks_lengths_in_millimetres_and_heads_that_do_not_divide(binpack):
     example = jax.tree.map(lambda x: x[0], binpack)
     with pytest.raises(ConfigError, match=r"scores 800 pairs, but the action mask has shape \(20, 40\)"):

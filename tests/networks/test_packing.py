@@ -9,16 +9,13 @@ import pytest
 from support.marks import full
 
 from stoix_like.networks.heads import PairHead
-from stoix_like.networks.packing import raw_tokens
+from stoix_like.networks.packing import packing_tokens
 from stoix_like.types import Observation
 
 EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
 NETWORKS = [
     pytest.param({"num_heads": 2}, id="separate"),
-    pytest.param({"num_heads": 2, "relations": True}, id="relations"),
-    full({"relations": True, "shared_torso": True}, id="relations_shared"),
-    full({"relations": True, "num_layers": 2}, id="relations_two_blocks"),
     full({"shared_torso": True}, id="shared"),
     full({"num_layers": 2}, id="two_blocks"),
 ]
@@ -31,8 +28,7 @@ def trained(request, prepared):
     params = jax.tree.map(lambda x: x, params)  # new containers: the originals are shared between tests
     head = params.actor["params"] if params.torso is not None else params.actor["params"]["head"]
     head["items"]["Dense_0"]["kernel"] *= 100.0
-    if "pair_score" in head:
-        head["pair_score"] *= 100.0
+    head["pair_score"] *= 100.0
     return forward, params
 
 
@@ -65,35 +61,63 @@ def test_permuting_the_sets_permutes_logits_and_keeps_the_value(trained, binpack
     np.testing.assert_allclose(new_value, value, rtol=1e-5, atol=1e-5)
 
 
-def test_logits_are_ems_major(binpack):
-    """Two spaces, all pairs legal, and the head alone: entry e * I + i is the score of item i in space e."""
-    tokens = raw_tokens(binpack)
-    scale_ems = jnp.arange(1.0, 41.0)[None, :, None]  # token e is (e + 1) times the first, token i (i + 1) times
-    scale_items = jnp.arange(1.0, 21.0)[None, :, None]
-    tokens = tokens._replace(ems=scale_ems * jnp.ones((1, EMS, 4)), items=scale_items * jnp.ones((1, ITEMS, 4)))
+def test_logits_are_ems_major(binpack, key):
+    """Entry e * I + i is what the head says of space e and item i alone."""
+    k = jax.random.split(key, 4)
+    tokens = packing_tokens(binpack)._replace(
+        places=None,
+        ems=jax.random.normal(k[0], (6, EMS, 4)),
+        items=jax.random.normal(k[1], (6, ITEMS, 4)),
+        pairs=jax.random.normal(k[2], (16, 6, EMS, ITEMS)),
+    )
     head = PairHead()
-    logits = head.apply(head.init(jax.random.key(0), tokens), tokens)[0]
+    params = jax.jit(head.init)(k[3], tokens)
+    logits = head.apply(params, tokens)
     for e, i in ((0, 1), (1, 0), (3, 7), (39, 19)):
-        factor = (e + 1) * (i + 1)
-        rounding = 1e-6 * factor  # of the products that are summed, which are of order `factor`; their sum may be small
-        np.testing.assert_allclose(logits[e * ITEMS + i], logits[0] * factor, atol=rounding, rtol=1e-5)
+        pair = tokens._replace(
+            ems=tokens.ems[:, e : e + 1],
+            items=tokens.items[:, i : i + 1],
+            pairs=tokens.pairs[:, :, e : e + 1, i : i + 1],
+        )
+        rounding = 1e-6  # sums of 4 and of 16 products, all below 0.1
+        np.testing.assert_allclose(logits[:, e * ITEMS + i], head.apply(params, pair)[:, 0], atol=rounding)
+    assert logits.std() > 0.003
 
 
-def test_items_without_partners_change_their_own_column_and_placed_ones_the_value(trained, binpack):
-    """With no legal pair of its own but marked as left, an item still informs the others; placed, it informs none."""
+def test_a_placed_item_changes_the_value_alone(trained, binpack):
     forward, params = trained
     placed = binpack.agent_view["items_mask"] & binpack.agent_view["items_placed"]
     item = int(np.argmax(np.asarray(placed[0])))
     assert placed[0, item]
     items = binpack.agent_view["items"]
-    bigger = items._replace(x_len=items.x_len.at[0, item].mul(0.5))
-    legal = np.asarray(binpack.action_mask[0])
-    before, after = (forward(params, changed(binpack, items=i)) for i in (items, bigger))
-    np.testing.assert_array_equal(before[0][0][legal], after[0][0][legal])
-    assert before[1][0] != after[1][0]  # the placed volume is seen by the value
-    # placed items change the value
+    smaller = items._replace(x_len=items.x_len.at[0, item].mul(0.5))
+    before, after = (forward(params, changed(binpack, items=i)) for i in (items, smaller))
+    np.testing.assert_array_equal(before[0], after[0])
+    assert before[1][0] != after[1][0]
     nothing_placed = jnp.zeros_like(binpack.agent_view["items_placed"])
     assert jnp.all(forward(params, binpack)[1] != forward(params, changed(binpack, items_placed=nothing_placed))[1])
+
+
+def test_all_pairs_of_spaces_without_a_place_have_one_score_that_is_learned(binpack, prepared):
+    """20 spaces in which an item fits: the last 4 have no place among 16."""
+    network, params, _, _ = prepared("binpack", num_heads=2)
+    legal = jnp.zeros((6, EMS, ITEMS), bool).at[:, :20, :5].set(True)
+    crowded = changed(binpack, legal.reshape(6, -1))
+    head = params.actor["params"]["head"] | {"other_spaces": jnp.float32(0.7)}
+    params = params._replace(actor={"params": params.actor["params"] | {"head": head}})
+
+    def log_probability(params):
+        logits = network.actor(params, crowded)
+        return jax.nn.log_softmax(logits)[:, 17 * ITEMS].sum(), logits
+
+    gradient, logits = jax.jit(jax.grad(log_probability, has_aux=True))(params)
+    others = pairs(logits)[:, 16:20, :5]
+    np.testing.assert_array_equal(others, np.full(others.shape, np.float32(0.7)))
+    assert np.unique(pairs(logits)[0, :16, :5]).size > 20  # absent spaces are alike
+    probability = jax.nn.softmax(logits)
+    # d log p_i / dx of the score x that 20 pairs share is 1 less their probability; float32 of order one
+    expected = (1.0 - pairs(probability)[:, 16:20].sum(axis=(1, 2))).sum()
+    np.testing.assert_allclose(gradient.actor["params"]["head"]["other_spaces"], expected, rtol=1e-4)
 
 
 def test_what_is_masked_out_is_not_read(trained, binpack):
@@ -107,21 +131,8 @@ def test_what_is_masked_out_is_not_read(trained, binpack):
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("num_layers", "attends"), [(1, False), (2, True)])
-def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, attends, binpack, prepared):
-    """A space that no item fits can reach the others only through attention among the EMS."""
-    _, params, forward, _ = prepared("binpack", **({"num_layers": num_layers} if num_layers > 1 else {}))
-    mask = pairs(binpack.action_mask).at[:, 0].set(False).reshape(-1, EMS * ITEMS)
-    ems = binpack.agent_view["ems"]
-    moved = ems.replace(x2=ems.x2.at[:, 0].multiply(0.5))
-    before, _ = forward(params, changed(binpack, mask))
-    after, _ = forward(params, changed(binpack, mask, ems=moved))
-    assert bool((before != after).any()) == attends
-
-
-def test_the_network_with_relations_does_not_read_a_space_in_which_nothing_fits(binpack, prepared):
-    _, params, forward, _ = prepared("binpack", num_heads=2, relations=True)
+def test_a_space_in_which_nothing_fits_is_not_read(binpack, prepared):
+    _, params, forward, _ = prepared("binpack", num_heads=2)
     mask = pairs(binpack.action_mask).at[:, 0].set(False).reshape(-1, EMS * ITEMS)
     ems = binpack.agent_view["ems"]
     moved = ems.replace(x2=ems.x2.at[:, 0].multiply(0.5))
@@ -131,25 +142,27 @@ def test_the_network_with_relations_does_not_read_a_space_in_which_nothing_fits(
 
 
 def test_one_pair_and_the_summary_are_read_by_hand(binpack):
-    """One legal pair (space 3, item 7): exactly that space and that item have one partner."""
+    """One legal pair (space 3, item 7): that space has the first place, and both have one partner."""
     mask = jnp.zeros((6, EMS * ITEMS), bool).at[:, 3 * ITEMS + 7].set(True)
-    tokens = raw_tokens(changed(binpack, mask))
-    assert np.argwhere(tokens.ems[0, :, -1] * binpack.agent_view["ems_mask"][0] > 0).tolist() in ([[3]], [])
-    assert np.flatnonzero(tokens.items[0, :, -1] > 0).tolist() == [7]
-    np.testing.assert_allclose(tokens.items[0, 7, -1], 1 / 40, rtol=1e-6)
+    tokens = packing_tokens(changed(binpack, mask))
+    np.testing.assert_array_equal(tokens.ems[:, 0, 1], binpack.agent_view["ems"].x2[:, 3])
+    assert not tokens.ems[:, 1:].any()
+    np.testing.assert_allclose(tokens.ems[:, 0, 10], 1 / ITEMS, rtol=1e-6)  # the share of items that fit
+    assert np.flatnonzero(tokens.items[0, :, 4] > 0).tolist() == [7]
+    np.testing.assert_allclose(tokens.items[0, 7, 4], 1 / 16, rtol=1e-6)  # of 16 places
     # the summary by hand
-    view = binpack.agent_view
+    view, fits = binpack.agent_view, pairs(np.asarray(binpack.action_mask))[2]
     mask, placed = np.asarray(view["items_mask"][2]), np.asarray(view["items_placed"][2])
     volume = np.prod([np.asarray(edge[2], np.float64) for edge in view["items"]], axis=0)
     expected = [
-        np.mean(view["ems_mask"][2]),
+        fits.any(axis=1).sum() / 16,
         np.sum(mask & ~placed) / ITEMS,
-        np.mean(binpack.action_mask[2]),
+        fits.sum() / (16 * ITEMS),
         volume[mask & placed].sum(),
         volume[mask & ~placed].sum(),
     ]
     assert expected[3] > 0.0
-    np.testing.assert_allclose(raw_tokens(binpack).summary[2], expected, rtol=1e-5)
+    np.testing.assert_allclose(packing_tokens(binpack).summary[2], expected, rtol=1e-5)
 
 
 def extreme(name, binpack):
@@ -162,15 +175,7 @@ def extreme(name, binpack):
     return changed(binpack, nothing, items_placed=view["items_mask"])
 
 
-@pytest.mark.parametrize(
-    "leaves",
-    [
-        full({}),
-        {"compute_dtype": "bfloat16"},
-        {"relations": True},
-        full({"relations": True, "compute_dtype": "bfloat16"}),
-    ],
-)
+@pytest.mark.parametrize("leaves", [{}, full({"compute_dtype": "bfloat16"})])
 def test_extreme_masks_stay_finite(leaves, binpack, prepared):
     network, params, _, _ = prepared("binpack", **leaves)
 

@@ -76,7 +76,7 @@ def test_one_pair_by_hand():
     np.testing.assert_allclose(found.pairs[:, 0, 0, 0], [*exact, *complement, *dead, *gap, 0.24], atol=1e-6)
     np.testing.assert_array_equal(found.ems[0, 0], [1, 1, 1, 1, 1, 1, 1, 0, 0])
     # the second item has its x and z, the third its y; the one that is placed has nothing to do with any
-    np.testing.assert_allclose(found.item[0, 0], [0.25, 0.25, 0.25, 0, 0.25, 0, 0, 1, 0, 0, 0, 1, 0])
+    np.testing.assert_allclose(found.items[0, 0], [0.25, 0.25, 0.25, 0, 0.25, 0, 0, 1, 0, 0, 0, 1, 0])
 
 
 @pytest.mark.parametrize("unit", [7, 5_870, LONGEST])

@@ -87,7 +87,13 @@ MAZE_CLAIMS = (
     *(Claim(training, *SEARCHED, f"{training.name}/search", SHORT) for training in EARLY_MAZE),
     *(Claim(training, *SEARCHED, f"{training.name}/sharp_search", SHARP) for training in EARLY_MAZE),
 )
-
+#: The presets of BinPack-v2 on the levels of rust_rl's generator.
+V0 = ("--task-id", "BinPack-v0")
+V0_CLAIMS = tuple(
+    Claim(_preset(preset, *V0, name=name), *PACKED, f"{name}/{suffix}", search, search is None)
+    for preset, name in (("ppo/quick", "ppo-quick-v0"), ("spo/quick", "spo-quick-v0"))
+    for suffix, search in (("network", None), ("search", DISTINCT))
+)
 
 #: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
 PACKING_PAIRS = tuple((f"spo-quick/{what}", f"ppo-quick-51k/{what}") for what in ("network", "search"))
@@ -123,6 +129,11 @@ def learning_suite() -> Iterator[Measurement]:
 def learning_maze_suite() -> Iterator[Measurement]:
     """Maze: like `learning_suite`."""
     yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
+
+
+def learning_v0_suite() -> Iterator[Measurement]:
+    """BinPack-v0: like `learning_suite`."""
+    yield from _rows(V0_CLAIMS, ())
 
 
 def ablation_suite() -> Iterator[Measurement]:
@@ -164,13 +175,19 @@ def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
     of_seeds = "; ".join(f"{score['mean']:.4f} {interval_text(score['low'], score['high'], '.4f')}" for score in scores)
     steps, seconds = scores[0]["timesteps"], [score["seconds"] for score in scores]
     note = (
-        f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"
+        f"{claim.level_set}, {steps:,} steps, {_range_text(min(seconds), max(seconds))};"
         f" {scores[0]['policy']}; seeds {of_seeds}{_solved_note(claim, scores)}"
     )
     spread = (interval.high - interval.low) / 2 / interval.point
     return Measurement(
         f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note
     )
+
+
+def _range_text(shortest: float, longest: float) -> str:
+    """In seconds, from two minutes on in minutes."""
+    unit, name = (1, "s") if longest < 120 else (60, "min")
+    return f"{shortest / unit:.0f} to {longest / unit:.0f} {name}"
 
 
 def _solved_note(claim: Claim, scores: list[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from stoix_like.bench.learning.scores import EARLY_MAZE, SHORT
 from stoix_like.bench.learning.trainings import SEEDS, Training, finished_run
 from stoix_like.bench.timing.measure import Measurement
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.searches.compare import SeedResult, compare
@@ -49,6 +50,8 @@ def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
     reporter = SILENT._replace(progress=print_to_stderr)
     found = compare(runs, "latest", comparison.level_set, comparison.settings, reporter)
     (result,) = found["over_runs"] if len(runs) > 1 else found["runs"]
+    if len(runs) > 1 and len(result["members"]) < len(runs):
+        raise ConfigError(f"the runs of {training.name} differ in their settings", "move their folders away")
     return [_row(training, comparison, result, row) for row in result["rows"]]
 
 

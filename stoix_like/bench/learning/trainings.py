@@ -51,8 +51,9 @@ def _check_settings(training: Training, path: Path) -> None:
 def refuse_other_settings(path: Path, expected: Any, name: str) -> None:
     """Raises ConfigError if the run's configuration differs from the expected one in a leaf that matters to learning or
     scores. `name` is the training's, for the message."""
-    now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(read_config(path))
-    changed = [leaf for leaf in now if now[leaf] != before.get(leaf, now[leaf])]
+    now, then = experiment_leaves(config_to_dict(expected)), experiment_leaves(read_config(path))
+    before = experiment_leaves(config_to_dict(type(expected)())) | then  # a leaf that was not there had its default
+    changed = [leaf for leaf in {**now, **before} if now.get(leaf) != before.get(leaf)]
     if changed:
         raise ConfigError(
             f"{path} was trained with another {', '.join(changed)} than {name} has now",

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoix_like.config.checks.board_games import canonical_name
+from stoix_like.config.checks.retired import RETIRED_LEAVES
 from stoix_like.config.checks.values import choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
 
@@ -56,7 +57,7 @@ def get_leaf(config: Any, name: str) -> Any:
 def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
     """The configuration with leaves replaced by name, without checking values. Raises ConfigError for unknown names."""
     homes = leaf_sections(config.__class__)
-    unknown = [f"unknown leaf '{name}'{nearest(name, homes)}" for name in leaves if name not in homes]
+    unknown = [f"unknown leaf '{name}'{_instead(name, homes)}" for name in leaves if name not in homes]
     if unknown:
         raise ConfigError(unknown, "docs/configuration.md lists every leaf")
     grouped: dict[str, dict[str, Any]] = {}
@@ -64,6 +65,10 @@ def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
         grouped.setdefault(homes[name], {})[name] = value
     sections = {name: dataclasses.replace(getattr(config, name), **values) for name, values in grouped.items()}
     return dataclasses.replace(config, **sections)
+
+
+def _instead(name: str, homes: Mapping[str, str]) -> str:
+    return f"; {RETIRED_LEAVES[name].reason}" if name in RETIRED_LEAVES else nearest(name, homes)
 
 
 def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | None]:

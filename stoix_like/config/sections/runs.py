@@ -115,9 +115,6 @@ class ArchitectureConfig:
         None, "hidden layers, attention blocks or propagation steps; null = by task", SHAPE, low=1, high=1_000
     )
     num_heads: int | None = leaf(None, "attention heads; null = by task", SHAPE, low=1)
-    relations: bool = leaf(
-        False, "the network of BinPack compares lengths of items and spaces, by functions made by hand", SHAPE
-    )
     shared_torso: bool = leaf(False, "policy and value share one torso", SHAPE)
     compute_dtype: Literal["float32", "bfloat16"] = leaf(
         "float32", "type of torso arithmetic; losses stay float32", SHAPE

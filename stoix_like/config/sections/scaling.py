@@ -20,6 +20,7 @@ def scale_to_envs(config: Config, num_envs: int) -> Config:
     - `actor_lr` and `critic_lr` grow with the third root of k: they double at 8 times, and grow no further.
     - PPO's rollouts are half as long from 8 times on, but not shorter than 16 steps: there are levels enough.
     - The replay and the batches of SPO and AlphaZero grow with k, so samples are learned from as often as before.
+    - A `reset_pool_size` that is a number grows with k, so levels are used again as often as before.
 
     docs/scaling.md says what it rests on. Raises ConfigError if the result is no valid configuration.
     """
@@ -28,9 +29,12 @@ def scale_to_envs(config: Config, num_envs: int) -> Config:
     core, optimization = config.training_core, config.optimization
     leaves: dict[str, float | int] = {
         "num_envs": num_envs,
-        "actor_lr": round(optimization.actor_lr * rates, 6),
-        "critic_lr": round(optimization.critic_lr * rates, 6),
+        "actor_lr": _rounded(optimization.actor_lr * rates),
+        "critic_lr": _rounded(optimization.critic_lr * rates),
     }
+    pool = config.environment.reset_pool_size
+    if isinstance(pool, int):
+        leaves["reset_pool_size"] = max(1, round(pool * times))
     if isinstance(config, PPOConfig):
         if times >= MOST_TIMES and core.rollout_length > SHORT_ROLLOUT:
             leaves["rollout_length"] = max(core.rollout_length // 2, SHORT_ROLLOUT)
@@ -39,3 +43,8 @@ def scale_to_envs(config: Config, num_envs: int) -> Config:
         for name in ("replay_buffer_size", "batch_size"):
             leaves[name] = max(1, round(getattr(section, name) * times))
     return resolve(config, leaves)
+
+
+def _rounded(rate: float) -> float:
+    """Four significant digits, as a preset would have."""
+    return float(f"{rate:.4g}")

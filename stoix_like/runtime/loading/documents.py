@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from stoix_like.config.checks.access import check_leaf, former_names, leaf_types, section_types
+from stoix_like.config.checks.retired import retired_note
 from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
@@ -117,7 +118,9 @@ def read_leaves(
         leaf, _ = ACCEPTED_LEAVES.get(name, (known.get(name, name), {}))
         line, num_problems = file.lines[key], len(file.problems)
         file.notes += [f"{file.place(line)}: '{key}' is called {leaf} now"] * (name in known)
-        if leaf not in kinds:
+        if reason := retired_note(section, leaf):
+            file.notes.append(f"{file.place(line)}: '{key}' is not read: {reason}")
+        elif leaf not in kinds:
             file.problem(line, unknown(name))
         elif leaf in seen:
             other = f"'{seen[leaf]}' (line {file.lines[seen[leaf]]})"

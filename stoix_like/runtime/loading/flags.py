@@ -16,6 +16,7 @@ from stoix_like.config.checks.access import (
     leaf_types,
     section_types,
 )
+from stoix_like.config.checks.retired import RETIRED_LEAVES
 from stoix_like.config.checks.values import allows, nearest
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
@@ -154,9 +155,10 @@ def _unknown_word(word: str, flag: str, config_type: type, further: Sequence[str
         name, equals, text = word.partition("=")
         known = equals and flag_name(name) in flag_table(config_type)
         return f"unexpected argument '{word}'" + (f"; write {flag_name(name)} {text}" if known else "")
-    if leaf in RENAMED_LEAVES:
-        ours, meaning = RENAMED_LEAVES[leaf]
-        return f"unknown flag '{flag}'; use {flag_name(ours)}: {meaning}"
+    instead = {name: f"use {flag_name(ours)}: {meaning}" for name, (ours, meaning) in RENAMED_LEAVES.items()}
+    instead |= {name: retired.reason for name, retired in RETIRED_LEAVES.items()}
+    if (name := leaf.removeprefix("no_")) in instead:
+        return f"unknown flag '{flag}'; {instead[name]}"
     ours, meanings = ACCEPTED_LEAVES.get(leaf, (leaf, {}))
     if meanings and ours in leaf_sections(config_type):
         return f"unknown flag '{flag}'; use {flag_name(ours)} {' or '.join(meanings.values())}"

@@ -61,15 +61,17 @@ class _Instruction(NamedTuple):
     line: str
 
 
-def count_operations(program_text: str, scopes: dict[str, Scopes]) -> Operations:
+def count_operations(program_text: str, scopes: dict[str, Scopes], *, of_one_trip: bool = False) -> Operations:
     """The operations of an HLO module's text, by the phases of its instructions.
 
-    A fusion is one operation, and so is a call of a library. Of a conditional the longest branch counts.
+    A fusion is one operation, and so is a call of a library. Of a conditional the longest branch counts. With
+    `of_one_trip` the program is a loop, such as that over updates, and one trip of it is counted.
     """
     computations, entry = _read(program_text)
     unknown: list[str] = []
     counts = _of_computation(computations, scopes, unknown, entry)
-    return Operations(dict(counts), tuple(unknown))
+    outermost = {instruction.name for instruction in computations[entry]} if of_one_trip else set()
+    return Operations(dict(counts), tuple(name for name in unknown if name not in outermost))
 
 
 def _of_computation(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stoix_like.config.checks.retired import RETIRED_LEAVES, meant_otherwise
 from stoix_like.config.sections.roles import Role
 from stoix_like.config.sections.runs import LEAF_ROLES
 from stoix_like.errors import RunError
@@ -148,8 +149,10 @@ def _in_order(points: dict[int, tuple[float, float]]) -> Series:
 def experiment_leaves(sections: Mapping[str, Any]) -> dict[str, Any]:
     """{leaf: value} of a configuration, only leaves that can change learning or scores, without the seed.
 
-    Two runs belong to one experiment if these are equal. A leaf that this version does not know counts.
+    Two runs belong to one experiment if these are equal. A leaf that this version does not know counts; one that is
+    gone counts if it meant something else than what holds today.
     """
     leaves = [leaf for values in sections.values() if isinstance(values, dict) for leaf in values.items()]
-    matters = Role.LEARNING | Role.TASK
-    return {name: value for name, value in leaves if LEAF_ROLES.get(name, Role.LEARNING) & matters}
+    matters, gone = Role.LEARNING | Role.TASK, meant_otherwise(sections)
+    known = {name: value for name, value in leaves if name not in RETIRED_LEAVES}
+    return {name: value for name, value in known.items() if LEAF_ROLES.get(name, Role.LEARNING) & matters} | gone

@@ -183,13 +183,13 @@ class CheckpointStore:
         `arrays.read_arrays`. Raises CheckpointError if the checkpoint is missing, damaged, or of other shapes, and
         RunError if it does not fit into memory.
         """
-        hint = "it was trained with other sizes; drop the overrides, or use the run's own config.yaml"
+        hint = "it was trained with other sizes; drop the overrides, or use the version in versions.json"
         path = self.folder / str(self._existing(update))
         with _reporting_removal(path):
             digests.verify_files(path)
             stored = _shapes(path)
             if part is not None:
-                hint = "it was trained with another network; use the run's own config.yaml"
+                hint = "it was trained with another network; use the run's config.yaml, or the version in versions.json"
                 stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
             _check_key_type(path, stored, template)
             if problems := shape_mismatches(stored, template):

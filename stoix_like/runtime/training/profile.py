@@ -127,7 +127,7 @@ class Profile(Callback):
     @functools.cached_property
     def _operations(self) -> Operations:
         """Of one update: the loop over updates does not tell its trips."""
-        return count_operations(self._program_text, scopes_of(self._program_text))
+        return count_operations(self._program_text, scopes_of(self._program_text), of_one_trip=True)
 
     def table(self) -> list[str]:
         """Lines for the terminal: the phases, longest first, with the operations that one update executes."""

@@ -64,6 +64,9 @@ def test_operations_by_hand():
     """
     found = count_operations(PROGRAM, scopes_of(PROGRAM))
     assert found == Operations({"step": 3, "other": 3 * 2 + 1, "network": 2 + 2 + 2}, ("while.2",))
+    assert count_operations(PROGRAM, scopes_of(PROGRAM), of_one_trip=True) == found._replace(unknown=())
+    endless = PROGRAM.replace('"known_trip_count"', '"trips"')
+    assert count_operations(endless, scopes_of(endless), of_one_trip=True).unknown == ("while.1",)
 
 
 def test_a_compiled_loop_has_as_many_operations_as_trips():
