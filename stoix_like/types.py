@@ -9,9 +9,11 @@ action, P particles, L tokens, E episodes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
+
+from stoix_like.errors import ConfigError
 
 Array = jax.Array
 Key = jax.Array  # a typed key of jax.random.key, shape ()
@@ -121,6 +123,9 @@ class Environment(NamedTuple):
             none. A search steps the state, so it sees this part.
         game: the `games.BoardGame` that is played, whose state is the field `game` of the environment's; None if the
             task is no board game.
+        held_out: as `reset`, but on levels that `reset` never makes, on which evaluations are played; None if training
+            and evaluation differ by their keys alone.
+        render: state, with arrays of NumPy -> text; None if the environment has none.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -137,6 +142,18 @@ class Environment(NamedTuple):
     joint_shape: tuple[int, ...] | None = None
     hidden_state: str | None = None
     game: Any = None
+    held_out: Callable[[Key], tuple[EnvState, TimeStep]] | None = None
+    render: Callable[[EnvState], str] | None = None
+
+    @property
+    def evaluation_reset(self) -> Callable[[Key], tuple[EnvState, TimeStep]]:
+        """The `reset` of evaluations: `held_out` if there is one."""
+        return self.held_out or self.reset
+
+    @property
+    def is_drawable(self) -> bool:
+        """Whether an episode can be drawn as a GIF."""
+        return any(way is not None for way in (self.animate, self.game, self.render))
 
 
 class NetworkParams(NamedTuple):
@@ -191,22 +208,40 @@ class Learner(NamedTuple):
             State is a NamedTuple with `params`, `hyper` (a NamedTuple of float32 scalars), `key` (the root, which never
             changes) and `step` ([] int32, number of updates).
         update: State -> (State, Metrics). Pure: scan it, vmap it, or jit it with its argument donated.
-        policy: the acting policy, with search if the algorithm searches.
+        policy: the acting policy, with search if the algorithm searches. None if the learner does not act in an
+            environment, or not by one action a step, as a language model; then it has `score` and `items`.
         network_policy: the policy without search; the same function for PPO.
         volatile: fields of the State that checkpoints may leave out, such as a replay: `init` makes them again.
         shared: fields of the State that all seeds share, such as data: they are not stacked per seed, and `init` and
             `update` must not make them depend on the key.
         sharded: paths of the State, such as "rollout.env_state", whose arrays are divided over the devices along their
             first axis (after the seeds), if the devices divide it; all others are replicated.
+        score: (params, items [N, ...], keys [N]) -> {name: [N]}, the evaluation of a learner without a policy. `score`
+            is one of the names, and what the best parameters are chosen by: higher is better. Each item has a key of
+            its own. `length`, if it is there, is reported as the length of an episode.
+        items: what is scored, a pytree of host arrays [E, ...].
+        seeds: how several seeds are computed, in training and in evaluations: side by side by "vmap", or by "map" one
+            after the other, for an `update` whose loops end at different steps.
     """
 
     init: Callable[[Key], Any]
     update: Callable[[Any], tuple[Any, Metrics]]
-    policy: Policy
-    network_policy: Policy
+    policy: Policy | None = None
+    network_policy: Policy | None = None
     volatile: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     sharded: tuple[str, ...] = ()
+    score: Callable[[Params, Any, Key], dict[str, Array]] | None = None
+    items: Any = None
+    seeds: Literal["vmap", "map"] = "vmap"
+
+    @property
+    def policies(self) -> tuple[Policy, Policy]:
+        """(the acting policy, the policy without search). Raises ConfigError if the learner has none."""
+        if self.policy is None or self.network_policy is None:
+            what = "this algorithm has no policy that takes one action a step, so it plays no episodes"
+            raise ConfigError(what, "the evaluations of its training are in metrics.jsonl; plot draws them")
+        return self.policy, self.network_policy
 
 
 def metric_reduction(name: str) -> str:

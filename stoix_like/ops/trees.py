@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,22 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 def _path_text(path: Any) -> str:
     names = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
     return "/".join(str(n) for n in names)
+
+
+def at_path(tree: Any, path: str) -> Any:
+    """What stands at a path such as `rollout.env_state`: fields of NamedTuples and keys of dictionaries."""
+    for name in path.split("."):
+        tree = tree[name] if isinstance(tree, dict) else getattr(tree, name)
+    return tree
+
+
+def with_paths(tree: Any, values: Mapping[str, Any]) -> Any:
+    """The tree with other values at some paths, see `at_path`."""
+    for path, value in values.items():
+        name, _, rest = path.partition(".")
+        new = with_paths(at_path(tree, name), {rest: value}) if rest else value
+        tree = {**tree, name: new} if isinstance(tree, dict) else tree._replace(**{name: new})
+    return tree
 
 
 def squared_norm(tree: Any) -> Array:
@@ -127,6 +143,43 @@ def shape_mismatches(shapes: Mapping[str, tuple[int, ...]], template: Any, whose
     lines += [f"{name} is not stored" for name in wanted if name not in shapes]
     lines += [f"{name} is stored, {whose} has none" for name in shapes if name not in wanted]
     return lines
+
+
+def over_seeds(
+    function: Callable[..., Any], how: Literal["vmap", "map"], in_axes: tuple[Any, ...], out_axes: Any = 0
+) -> Callable[..., Any]:
+    """The function for several seeds, whose axes are 0, or None where all share a value: prefixes as for `jax.vmap`.
+
+    "vmap" computes the seeds side by side. "map" takes one after the other, as a loop: under `vmap` a `while_loop` runs
+    until the last seed is done, and selects its whole carry at every step. A value that all share and the function
+    returns is that of the first seed.
+    """
+    return jax.vmap(function, in_axes, out_axes) if how == "vmap" else _one_after_the_other(function, in_axes, out_axes)
+
+
+def _one_after_the_other(function: Callable[..., Any], in_axes: tuple[Any, ...], out_axes: Any) -> Callable[..., Any]:
+    def mapped(*arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        is_shared = [axis is None for axis in _axes_of_leaves(in_axes, arguments)]
+
+        def of_one(own: list[Any]) -> Any:
+            remaining = iter(own)
+            every = [leaf if shared else next(remaining) for leaf, shared in zip(leaves, is_shared, strict=True)]
+            return function(*jax.tree.unflatten(structure, every))
+
+        found = jax.lax.map(of_one, [leaf for leaf, shared in zip(leaves, is_shared, strict=True) if not shared])
+        results, of_results = jax.tree.flatten(found)
+        axes = _axes_of_leaves(out_axes, found)
+        return jax.tree.unflatten(of_results, [x if axis == 0 else x[0] for x, axis in zip(results, axes, strict=True)])
+
+    return mapped
+
+
+def _axes_of_leaves(prefix: Any, tree: Any) -> list[int | None]:
+    def is_none(x: Any) -> bool:
+        return x is None
+
+    return jax.tree.leaves(jax.tree.broadcast(prefix, tree, is_leaf=is_none), is_leaf=is_none)
 
 
 def seed_axes(state: Any, shared: tuple[str, ...]) -> Any:

@@ -1,5 +1,7 @@
 """Pytree helpers, the accumulator of metrics, and equal actions among particles."""
 
+import collections
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,3 +94,22 @@ def test_the_stored_shape_of_a_leaf_is_that_of_its_stored_form_and_traces_nothin
         found = jax.tree.map(trees.stored_shape, template)
         assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == expected
         monkeypatch.setattr(jax, "eval_shape", None)  # of which JAX keeps something at each call
+
+
+@pytest.mark.parametrize("how", ["vmap", "map"])
+def test_seeds_side_by_side_and_one_after_the_other_share_what_all_have(how):
+    """Field `own` is stacked, field `shared` is not; the function returns both, and a number."""
+    State = collections.namedtuple("State", ["own", "shared"])
+    axes = trees.seed_axes(State(0, 0), ("shared",))
+
+    def update(state, factor):
+        return State({"x": state.own["x"] * factor + state.shared}, state.shared), state.own["x"].sum()
+
+    own = {"x": jnp.arange(6.0).reshape(3, 2)}
+    mapped = trees.over_seeds(update, how, (axes, None), (axes, 0))
+    state, total = jax.jit(mapped)(State(own, jnp.float32(10.0)), jnp.float32(2.0))
+    np.testing.assert_array_equal(state.own["x"], 2.0 * np.arange(6.0).reshape(3, 2) + 10.0)
+    assert state.shared.shape == ()
+    np.testing.assert_array_equal(total, [1.0, 5.0, 9.0])
+    loops = str(jax.make_jaxpr(mapped)(State(own, jnp.float32(10.0)), jnp.float32(2.0))).count("scan")
+    assert loops == (how == "map")

@@ -104,7 +104,7 @@ class _Training:
         searches, and with the best parameters saved each time, as if every score were the best so far.
         """
         evaluation, updates = self.config.evaluation, int(self.state.step)
-        policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
+        policies = dict.fromkeys(self.learner.policies)
         levels = make_levels(self.env, evaluation.level_set, evaluation.num_eval_episodes)
         evaluators = [Evaluator(self.env, policy, levels, evaluation.num_eval_envs) for policy in policies]
         for evaluator in evaluators:

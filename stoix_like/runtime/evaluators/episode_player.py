@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import numpy as np
 
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
+from stoix_like.ops import trees
 from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
@@ -51,6 +52,7 @@ class EpisodePlayer:
         num_episodes, num_envs: E and N. R is E / N rounded up; results exclude the padding of the last round.
         num_seeds: S. With several, parameters and keys have a leading axis [S].
         deterministic: most probable actions, or sampled ones.
+        seeds: how several are computed, see `trees.over_seeds`.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class EpisodePlayer:
         num_envs: int,
         num_seeds: int = 1,
         deterministic: bool = True,
+        seeds: Literal["vmap", "map"] = "vmap",
     ) -> None:
         def begin(index: Array, key: Key) -> tuple[episodes.Playing, Key]:
             level_keys, round_keys = level_keys_fn(key)
@@ -72,7 +75,7 @@ class EpisodePlayer:
             return episodes.advance(env, policy, params, playing, key, steps, deterministic=deterministic)
 
         self._begin, self._advance = begin, advance
-        self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
+        self._num_episodes, self._num_envs, self._num_seeds, self._seeds = num_episodes, num_envs, num_seeds, seeds
         self._programs: _Programs | None = None
         self._chunk_sizer = ChunkSizer()
 
@@ -97,7 +100,7 @@ class EpisodePlayer:
 
     def _of_seeds(self, function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
         """The function, mapped over these axes of its arguments if there are several seeds."""
-        return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
+        return function if self._num_seeds == 1 else trees.over_seeds(function, self._seeds, axes)
 
     def play(self, params: Params, key: Key) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
         """Yields the progress before each piece, and is sent the number of steps to play; 0 ends the round.

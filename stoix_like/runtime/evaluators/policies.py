@@ -38,9 +38,9 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     """
     from stoix_like.algorithms import searching
 
-    env, learner = saved.env, saved.learner
-    if choice is None and (network or learner.policy is learner.network_policy):
-        return SelectedPolicy(learner.network_policy, "network")
+    env, (policy, network_policy) = saved.env, saved.learner.policies
+    if choice is None and (network or policy is network_policy):
+        return SelectedPolicy(network_policy, "network")
     if saved.meta.algorithm == "alphazero":
         return _board_search(saved, choice)
     played = choice or SearchChoice()
@@ -48,12 +48,12 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     text = search_text(saved, played, deterministic)
     notes = tuple(search_notes(config, env.task_id, played.incumbent))
     if choice is None:
-        return SelectedPolicy(learner.policy, f"search as trained: {text}", notes, env.hidden_state)
-    policy = searching.counting_policy(
+        return SelectedPolicy(policy, f"search as trained: {text}", notes, env.hidden_state)
+    chosen = searching.counting_policy(
         env, search_model(saved), config, saved.network_params, temperature, follows_plan=choice.incumbent
     )
     name = f"search {text}, incumbent plan" if choice.incumbent else f"search {text}"
-    return SelectedPolicy(policy, name, notes, env.hidden_state)
+    return SelectedPolicy(chosen, name, notes, env.hidden_state)
 
 
 def _board_search(saved: SavedRun, choice: SearchChoice | None) -> SelectedPolicy:
@@ -62,7 +62,7 @@ def _board_search(saved: SavedRun, choice: SearchChoice | None) -> SelectedPolic
 
     config = alphazero.settings_of(saved.config).search
     if choice is None:
-        return SelectedPolicy(saved.learner.policy, f"search as trained: {config.num_simulations} simulations")
+        return SelectedPolicy(saved.learner.policies[0], f"search as trained: {config.num_simulations} simulations")
     others = [name for name, value in choice._asdict().items() if name != "simulations" and value not in (None, False)]
     if others:
         raise ConfigError(

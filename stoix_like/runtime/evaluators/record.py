@@ -41,7 +41,7 @@ def record_episode(
 
     step = jax.jit(act_and_step)
     level_key, play_key = jax.random.split(key)
-    state, timestep = jax.jit(env.reset)(level_key)
+    state, timestep = jax.jit(env.evaluation_reset)(level_key)
     memory = player.init(1)
     states, actions, total = [state], [], 0.0
     for index in range(most_steps):

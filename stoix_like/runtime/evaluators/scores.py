@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -47,7 +47,7 @@ def make_levels(env: Environment, level_set: str | None, num_episodes: int) -> L
         return Levels(num_episodes)
     with reraise_device_errors(f"level set {level_set} cannot be made", "name a smaller set"):
         frozen = levels.level_set(level_set, env.task_id)
-        states, _ = jax.jit(jax.vmap(env.reset))(frozen.keys)
+        states, _ = jax.jit(jax.vmap(env.evaluation_reset))(frozen.keys)
         level_hash = levels.fingerprint((jax.random.key_data(frozen.keys), states))
         return Levels(frozen.keys.shape[0], frozen, level_hash)
 
@@ -90,6 +90,7 @@ class Evaluator:
         num_envs: episodes played at a time.
         num_seeds: S. With several, parameters and keys have a leading axis [S].
         mode: what is evaluated. Actions are drawn if it is `sampled`, else the most probable.
+        seeds: how several seeds are computed, see `trees.over_seeds`.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Evaluator:
         num_seeds: int = 1,
         *,
         mode: EvaluationMode = "deterministic",
+        seeds: Literal["vmap", "map"] = "vmap",
     ) -> None:
         self.mode, self.levels = mode, levels
         self._env, self._num_seeds = env, num_seeds
@@ -114,6 +116,7 @@ class Evaluator:
             num_envs=num_envs,
             num_seeds=num_seeds,
             deterministic=mode != "sampled",
+            seeds=seeds,
         )
 
     def compile(self, params: Params, root: Key) -> None:

@@ -25,7 +25,7 @@ class Algorithm(NamedTuple):
     """One entry of the table of algorithms."""
 
     config_type: type
-    make: Callable[[Environment, Network, Any], Learner]
+    make: Callable[[Environment, Network, Any], Learner] | None
     make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
     samples_per_update: Callable[[Any], int]  # (configuration) -> steps that an update learns from, with repetitions
     # By default the learner's parameters are those of the network:
@@ -35,6 +35,10 @@ class Algorithm(NamedTuple):
     # what the policies read, the network's fields at the top; also of shapes:
     published: Callable[[Params], Any] = lambda params: params
     from_published: Callable[[Any], Params] = lambda params: params  # parameters that act like the published ones
+    # how environment, network and learner are made, if not by `make`: (configuration) -> RunComponents
+    build: Callable[[Any], RunComponents] | None = None
+    # arrays that are neither learned nor saved: (configuration) -> {path of the State: host arrays}, see `inputs`
+    inputs: Callable[[Any], dict[str, Any]] = lambda _: {}
     steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
     search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
     # further environments that the policy is evaluated in, by mode such as vs_random
@@ -144,9 +148,14 @@ def make_network(env: Environment, config: Any) -> Network:
 
 def build(algorithm: str, config: Any) -> RunComponents:
     """Environment, network and learner of a run. Of board games, whose openings are made here, a little is computed."""
+    row = ALGORITHMS[algorithm]
+    if row.build is not None:
+        return row.build(config)
+    if row.make is None:
+        raise ConfigError(f"the algorithm {algorithm} has neither `make` nor `build`", "give its row one of them")
     env = make_env(config.environment)
     network = make_network(env, config)
-    return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))
+    return RunComponents(env, network, row.make(env, network, config))
 
 
 class Prepared:

@@ -13,8 +13,9 @@ import contextlib
 import logging
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -41,9 +42,10 @@ class CheckpointMeta(NamedTuple):
     update: int
     config: dict[str, Any]
     host: dict[str, Any]  # values of the host, such as the best scores; plain JSON values
+    inputs: Mapping[str, str] = MappingProxyType({})  # {path of the State: hash} of what is never saved
 
     def left_out(self, volatile: tuple[str, ...]) -> tuple[str, ...]:
-        """The fields of a State that the checkpoint does not hold, of those that it may leave out."""
+        """The paths of a State that the checkpoint does not hold and `init` makes again, of those that it may."""
         return () if self.config.get("checkpointing", {}).get("save_replay", True) else volatile
 
 
@@ -102,7 +104,7 @@ class CheckpointStore:
             what = f"checkpoint {path} was not written"
             with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"):
                 arrays.write_arrays(unfinished, state, use_ocdbt=self._use_ocdbt)
-            body = {"schema": SCHEMA, **meta._asdict(), "shapes": stored_shapes(state)}
+            body = {"schema": SCHEMA, **meta._asdict(), "inputs": dict(meta.inputs), "shapes": stored_shapes(state)}
             body["files"] = digests.file_digests(unfinished)
             (unfinished / "meta.json").write_text(signed_json.signed_text(body), encoding="utf-8")
             digests.fsync_folder(unfinished)
@@ -170,7 +172,8 @@ class CheckpointStore:
                 f"checkpoint {path} has another schema than this version reads",
                 f"this version reads schema {SCHEMA}; use the version of stoix_like in versions.json",
             )
-        return CheckpointMeta(**{name: body[name] for name in CheckpointMeta._fields})
+        of_then = {"inputs": {}} | body  # there were none at first
+        return CheckpointMeta(**{name: of_then[name] for name in CheckpointMeta._fields})
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure. Raises as `load`."""

@@ -13,6 +13,7 @@ from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees
+from stoix_like.runtime.runs import inputs
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
@@ -91,10 +92,14 @@ class SavedRun(NamedTuple):
             raise CheckpointError(what, "load the run that they were exported from")
         store = CheckpointStore(self.path / "checkpoints")
         template = state_template(self.learner, self.num_seeds)
-        left_out = store.load_meta().left_out(self.learner.volatile)
-        state = store.load(template._replace(**dict.fromkeys(left_out)))
-        empty = {name: getattr(template, name) for name in left_out}
-        return state._replace(**jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), empty))
+        meta = store.load_meta()
+        given = ALGORITHMS[meta.algorithm].inputs(self.config)
+        inputs.check_hashes(given, meta, self.path)
+        left_out = meta.left_out(self.learner.volatile)
+        state = store.load(trees.with_paths(template, dict.fromkeys((*left_out, *given))))
+        empty = {path: trees.at_path(template, path) for path in left_out}
+        state = trees.with_paths(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), empty))
+        return inputs.place(state, given, template)
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its index."""

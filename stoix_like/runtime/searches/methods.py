@@ -121,7 +121,7 @@ def play_methods(run: RunOnLevels, settings: ComparisonSettings, report: Report 
     excluded = excluded_methods(saved.env, settings.methods)
     chosen = [method for method in settings.methods if method not in excluded]
     make = functools.partial(_play_once, run, settings, report)
-    found = [make("greedy", saved.learner.network_policy, 0, (0,))]
+    found = [make("greedy", saved.learner.policies[1], 0, (0,))]
     samples = [("sampled", 0, 1)] if "sampled" in chosen else []
     samples += [("best_of", budget, budget) for budget in settings.budgets] if "best_of" in chosen else []
     if samples:
@@ -192,7 +192,7 @@ def _best_of(
     plays its single episode, so it takes no model steps.
     """
     num_envs = envs_at_a_time(run.levels, settings, 1)
-    evaluator = Evaluator(run.saved.env, run.saved.learner.network_policy, run.levels, num_envs, mode="sampled")
+    evaluator = Evaluator(run.saved.env, run.saved.learner.policies[1], run.levels, num_envs, mode="sampled")
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
         nothing = np.zeros(run.levels.num_episodes, np.int64)

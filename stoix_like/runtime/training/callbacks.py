@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from stoix_like.errors import RunError
+from stoix_like.ops import trees
 from stoix_like.runtime.runs.host_values import RunProgress
 from stoix_like.runtime.telemetry import Clock, Report, event
 from stoix_like.runtime.telemetry.metrics import training_report
@@ -150,9 +151,10 @@ class LogMetrics(Callback):
 
 
 class SaveCheckpoint(Callback):
-    """Saves the state without the fields `left_out`, and which update has been evaluated, while training continues.
+    """Saves the state and which update has been evaluated, while training continues.
 
-    With interval 0 only the last state is saved. `resumed` is the clock of a run that has a checkpoint of its update.
+    What stands at the paths `left_out` is not saved. With interval 0 only the last state is saved. `resumed` is the
+    clock of a run that has a checkpoint of its update.
     """
 
     def __init__(self, interval: int, writer: RunWriter, left_out: tuple[str, ...], resumed: RunClock | None) -> None:
@@ -176,7 +178,7 @@ class SaveCheckpoint(Callback):
         has_changed = self._saved_state is not None and state is not self._saved_state  # by a callback, after a save
         if self._saved_at == clock.update and not has_changed:
             return
-        stored = state._replace(**dict.fromkeys(self._left_out))
+        stored = trees.with_paths(state, dict.fromkeys(self._left_out))
         saved = functools.partial(_saved, clock, clock.update)
         self._writer.save(stored, clock.update, _progress(clock), saved, at_once=at_once)
         self._saved_at, self._saved_evaluated_at, self._saved_state = clock.update, clock.evaluated_at, state

@@ -29,7 +29,7 @@ def chunk_function(learner: Learner, num_seeds: int) -> ChunkFunction:
 
     def chunk(state: Any, length: Any) -> tuple[Any, Metrics]:
         axes = trees.seed_axes(state, learner.shared)
-        every_seed = jax.vmap(learner.update, in_axes=(axes,), out_axes=(axes, 0))
+        every_seed = trees.over_seeds(learner.update, learner.seeds, (axes,), (axes, 0))
         # Jitted so that it is traced once, for `eval_shape` and for the loop.
         update = jax.jit(learner.update if num_seeds == 1 else every_seed)
 

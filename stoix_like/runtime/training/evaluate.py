@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.evaluators.episode_player import PlayProgress, play_to_end
+from stoix_like.runtime.evaluators.items import ItemEvaluator
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
 from stoix_like.runtime.evaluators.timing import time_share_note
 from stoix_like.runtime.hardware.process_group import Decision, addressable_copy
@@ -37,7 +38,7 @@ class Evaluate(Callback):
 
     def __init__(
         self,
-        evaluators: Sequence[Evaluator],
+        evaluators: Sequence[Evaluator | ItemEvaluator],
         interval: int,
         seeds: Sequence[int],
         writer: RunWriter,

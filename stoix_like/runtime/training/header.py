@@ -11,6 +11,7 @@ from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig
+from stoix_like.ops import trees
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.console.text import algorithm_title, plural
@@ -21,10 +22,10 @@ from stoix_like.runtime.runs import initial_params
 from stoix_like.runtime.telemetry import RunMeta, TelemetryHub, event
 from stoix_like.runtime.telemetry.metrics import start_report
 from stoix_like.runtime.telemetry.terminal import TerminalView
-from stoix_like.runtime.training import start
 from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.parts import RunParts
 from stoix_like.search.model import SearchConfig
+from stoix_like.types import Learner
 
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.build import Algorithm
@@ -61,12 +62,12 @@ def log_run_header(parts: RunParts, view: TerminalView, telemetry: TelemetryHub,
     elif isinstance(parts.config, AlphaZeroConfig):
         searches = [simulations_line(parts.config.alphazero)]
     if searches:
-        stored = [getattr(parts.template, name) for name in parts.learner.volatile]
+        stored = [trees.at_path(parts.template, path) for path in parts.learner.volatile]
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(stored))
         view.lines([*searches, replay_line(num_bytes, parts.config, parts.algorithm)])
     if parts.env.game is not None and parts.evaluators:
         view.lines([opponent_line(parts.config)])
-    notes += start.replication_notes(parts.learner, parts.template)
+    notes += replication_notes(parts.learner, parts.template)
     for note in filter(None, notes):
         view.note(note)
     telemetry.write([start_report(meta, plan.progress.elapsed_seconds)])
@@ -136,3 +137,16 @@ def replay_line(num_bytes: int, config: Any, algorithm: Algorithm) -> str:
     times = algorithm.samples_per_update(config) / algorithm.steps_per_update(config)
     size = f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**6 else f"{num_bytes / 1e3:,.1f} kB"
     return f"replay {section.replay_buffer_size:,} {unit} ({size}), each learned from {times:.3g} times on average"
+
+
+def replication_notes(learner: Learner, template: Any) -> list[str]:
+    """A note for each volatile field, such as a replay, that cannot be divided over the devices."""
+    notes, volatile = [], {path.partition(".")[0] for path in learner.volatile}
+    for path in learner.sharded:
+        name = path.partition(".")[0]
+        placed = jax.tree.leaves(trees.at_path(template, path))[0].sharding
+        count = len(placed.device_set)
+        if name in volatile and count > 1 and placed.is_fully_replicated:
+            why = "because they do not divide its shards; 2, 4 and 8 do"
+            notes.append(f"the {name} is replicated on all {count} devices, {why}")
+    return notes

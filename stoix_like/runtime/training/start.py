@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -28,14 +28,14 @@ from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.hardware.state_size import require_memory, size_hint
 from stoix_like.runtime.loading.config import LoadedConfig
-from stoix_like.runtime.runs import folder, initial_params
+from stoix_like.runtime.runs import folder, initial_params, inputs
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_run
 from stoix_like.runtime.runs.host_values import RunProgress, run_progress
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
 
-#: Without fields the first state; with them, {field: its first value}.
+#: Without paths the first state; with them, {path: what stands there at first}.
 MakeState = Callable[..., Any]
 
 
@@ -136,9 +136,9 @@ def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
 
 
 def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) -> tuple[MakeState, Any]:
-    """(a function that returns the first state, or given fields of it by name; shapes, types, shardings of the state).
+    """(a function that returns the first state, or what stands at given paths of it; the state's shapes and shardings).
 
-    Of a few fields only these are computed and compiled for.
+    Of a few paths only these are computed and compiled for.
     """
     num_seeds, seed = config.training_core.num_seeds, np.int32(config.architecture.seed)
 
@@ -157,26 +157,44 @@ def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) 
     template = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, placed)
 
     @functools.cache
-    def made(fields: tuple[str, ...] | None) -> Callable[[Any], Any]:
-        if fields is None:
+    def made(paths: tuple[str, ...] | None) -> Callable[[Any], Any]:
+        if paths is None:
             return jax.jit(initial, out_shardings=placed)
-        shardings = {name: getattr(placed, name) for name in fields}
-        return jax.jit(lambda seed: {n: getattr(initial(seed), n) for n in fields}, out_shardings=shardings)
 
-    return lambda fields=None: made(fields)(seed), template
+        def chosen(state: Any) -> dict[str, Any]:
+            return {path: trees.at_path(state, path) for path in paths}
+
+        return jax.jit(lambda seed: chosen(initial(seed)), out_shardings=chosen(placed))
+
+    return lambda paths=None: made(paths)(seed), template
 
 
 def first_state(
-    group: ProcessGroup, plan: RunStart, config: Any, learner: Learner, make_state: MakeState, template: Any
+    group: ProcessGroup,
+    plan: RunStart,
+    config: Any,
+    learner: Learner,
+    make_state: MakeState,
+    template: Any,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """The first state of a run: new, new with loaded parameters, or that of the resumed checkpoint.
 
-    Only process 0 reads files. Raises CheckpointError if they are missing, damaged or do not fit, and RunError if the
-    state does not fit into memory.
+    What is `given`, host arrays by path, is placed in it; see `runs/inputs.py`. Only process 0 reads checkpoints.
+    Raises CheckpointError if they are missing, damaged or do not fit, or were written with something else than what is
+    given, and RunError if the state does not fit into memory.
     """
     require_memory(template, config)
+    inputs.check_shapes(given, template)
     if plan.resumed is not None:
-        return _resumed_state(group, plan, learner, make_state, template)
+        inputs.check_hashes(given, plan.resumed, plan.path)
+        state = _resumed_state(group, plan, learner, make_state, template)
+    else:
+        state = _new_state(group, plan, config, make_state, template)
+    return inputs.place(state, given, template)
+
+
+def _new_state(group: ProcessGroup, plan: RunStart, config: Any, make_state: MakeState, template: Any) -> Any:
     with devices.reraise_device_errors("the first state cannot be made", size_hint(type(config))):
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
@@ -186,19 +204,6 @@ def first_state(
     load = functools.partial(initial_params.load_initial_params, plan.algorithm, config.environment.task_id, source)
     params = group.run_on_primary(lambda: load(wanted, process_group.addressable_copy(fresh), num_seeds))
     return state._replace(params=group.place_from_primary(params, template.params))
-
-
-def replication_notes(learner: Learner, template: Any) -> list[str]:
-    """A note for each volatile field, such as a replay, that cannot be divided over the devices."""
-    notes = []
-    for path in learner.sharded:
-        name = path.partition(".")[0]
-        placed = jax.tree.leaves(operator.attrgetter(path)(template))[0].sharding
-        count = len(placed.device_set)
-        if name in learner.volatile and count > 1 and placed.is_fully_replicated:
-            why = "because they do not divide its shards; 2, 4 and 8 do"
-            notes.append(f"the {name} is replicated on all {count} devices, {why}")
-    return notes
 
 
 def on_local_device(template: Any) -> Any:
@@ -212,16 +217,14 @@ def _resumed_state(group: ProcessGroup, plan: RunStart, learner: Learner, make_s
     assert plan.resumed is not None  # narrows the type
     store, update = plan.path / "checkpoints", plan.resumed.update
     left_out = plan.resumed.left_out(learner.volatile)
-    stored = template._replace(**dict.fromkeys(left_out))
+    stored = trees.with_paths(template, dict.fromkeys((*left_out, *plan.resumed.inputs)))
     if group.count == 1:
         state = CheckpointStore(store).load(stored, update)
     else:  # through host memory: the state of a large run need not fit on one device
         state = group.place_from_primary(
             group.run_on_primary(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored
         )
-    if left_out:
-        state = state._replace(**make_state(left_out))
-    return state
+    return trees.with_paths(state, make_state(left_out)) if left_out else state
 
 
 def with_hyper(state: Any, before: Any, after: Any) -> Any:

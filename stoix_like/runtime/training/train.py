@@ -140,7 +140,7 @@ def _start_new(parts: RunParts, view: TerminalView, request: StopRequest, closin
 def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
     group, plan, config, clock = parts.group, parts.plan, parts.config, parts.clock
     files = group.run_on_primary(lambda: _open_files(parts, view, closing))
-    meta = CheckpointMeta(plan.algorithm, config.environment.task_id, 0, config_to_dict(config), {})
+    meta = CheckpointMeta(plan.algorithm, config.environment.task_id, 0, config_to_dict(config), {}, parts.input_hashes)
     writer = RunWriter(group, files, meta)
     closing.callback(writer.close)  # registered last, so it runs before lock and telemetry are closed
     save = _save_checkpoint(parts, writer)
@@ -161,7 +161,7 @@ def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: c
 
 def _save_checkpoint(parts: RunParts, writer: RunWriter) -> SaveCheckpoint:
     checkpointing = parts.config.checkpointing
-    left_out = () if checkpointing.save_replay else parts.learner.volatile
+    left_out = (() if checkpointing.save_replay else parts.learner.volatile) + tuple(parts.input_hashes)
     return SaveCheckpoint(checkpointing.save_interval, writer, left_out, parts.clock if parts.plan.resumed else None)
 
 
@@ -228,7 +228,7 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
     if status == DONE:
         env = started.parts.env
         of_games = () if env.game is None else ("ratings", "play-board")
-        drawing = () if env.animate is None and env.game is None else ("animate",)
+        drawing = ("animate",) if env.is_drawable else ()
         commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", *drawing, *of_games)]
     else:
         commands = [_resume_command(plan)]

@@ -10,7 +10,7 @@ from stoix_like.runtime.evaluators.policies import SearchChoice, describe_search
 from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.training.header import plan_line, replay_line
 from stoix_like.search.model import SearchConfig
-from stoix_like.types import Network
+from stoix_like.types import Learner, Network
 
 DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resampling="none")
 
@@ -56,7 +56,7 @@ def test_a_search_that_sees_what_is_hidden_is_named_so(choice, hidden, said):
         network=Network(*[lambda *_: None] * 4),
         config=spo_config(search_depth=2),
         meta=SimpleNamespace(algorithm="spo"),
-        learner=SimpleNamespace(policy=len, network_policy=id),
+        learner=Learner(None, None, policy=len, network_policy=id),
         network_params=lambda params: params,
     )
     assert (select_policy(saved, choice, False, True).hidden_state == "where the mines are") == said
