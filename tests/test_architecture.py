@@ -38,7 +38,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: The files of the folder itself are the room ".".
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
-    "envs": {".": (), "boards": ()},
+    "envs": {"text": (), ".": ("text",), "boards": ()},
     "algorithms": {".": (), "alphazero": (".",)},
     "runtime": {
         "console": (),

@@ -17,11 +17,19 @@ from stoix_like.config.checks.values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.importing import jumanji_registration
+from stoix_like.envs.text.frozen_lake import make_frozen_lake
+from stoix_like.envs.text.sokoban import make_sokoban
+from stoix_like.envs.text.sudoku import make_sudoku
 from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
-ENVIRONMENTS: dict[str, Callable[..., Environment]] = {f"probe/{name}": maker for name, maker in probes.PROBES.items()}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    **{f"probe/{name}": maker for name, maker in probes.PROBES.items()},
+    "FrozenLake-text-v0": make_frozen_lake,
+    "Sokoban-text-v0": make_sokoban,
+    "Sudoku-text-v0": make_sudoku,
+}
 """Environments that are not Jumanji's, by task id. A program adds its own: `sl.ENVIRONMENTS["Corridor-v0"] = make`."""
 #: rust_rl's generator of BinPack-v0 (rust_rl, src/common/config.rs and docs/configuration.md).
 RUST_RL_BINPACK = {

@@ -31,9 +31,12 @@ def with_time_limit(env: Environment, max_episode_steps: int) -> Environment:
     if max_episode_steps < 1:
         raise ConfigError(f"environment.max_episode_steps: must be at least 1, got {max_episode_steps}", "raise it")
 
-    def reset(key: Key) -> tuple[TimeLimitState, TimeStep]:
-        inner, timestep = env.reset(key)
-        return TimeLimitState(inner, jnp.int32(0)), timestep
+    def limited(reset: Callable[[Key], tuple[EnvState, TimeStep]]) -> Callable[[Key], tuple[TimeLimitState, TimeStep]]:
+        def limited_reset(key: Key) -> tuple[TimeLimitState, TimeStep]:
+            inner, timestep = reset(key)
+            return TimeLimitState(inner, jnp.int32(0)), timestep
+
+        return limited_reset
 
     def step(state: TimeLimitState, action: Array) -> tuple[TimeLimitState, TimeStep]:
         inner, timestep = env.step(state.inner, action)
@@ -41,15 +44,17 @@ def with_time_limit(env: Environment, max_episode_steps: int) -> Environment:
         step_type = jnp.where(steps >= max_episode_steps, jnp.int8(LAST), timestep.step_type)
         return TimeLimitState(inner, steps), timestep._replace(step_type=step_type)
 
-    inner_rekey = env.rekey
+    inner_rekey, inner_render = env.rekey, env.render
     return env._replace(
-        reset=reset,
+        reset=limited(env.reset),
         step=step,
         can_truncate=True,
         episode_metrics=lambda state, timestep: env.episode_metrics(state.inner, timestep),
         rekey=None if inner_rekey is None else lambda state, key: state._replace(inner=inner_rekey(state.inner, key)),
         time_limit=max_episode_steps if env.time_limit is None else min(env.time_limit, max_episode_steps),
         animate=None if env.animate is None else _animate_inner(env.animate),
+        held_out=None if env.held_out is None else limited(env.held_out),
+        render=None if inner_render is None else lambda state: inner_render(state.inner),
     )
 
 

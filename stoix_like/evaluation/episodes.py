@@ -106,7 +106,7 @@ def begin(env: Environment, policy: Policy | MemoryPolicy, level_keys: Key) -> P
         UnsupportedEnvironmentError: see `check_environment`.
     """
     check_environment(env, carries_timestep=True)
-    state, timestep = jax.vmap(env.reset)(level_keys)
+    state, timestep = jax.vmap(env.evaluation_reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
     env_metrics = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
     never = zeros.astype(bool)

@@ -22,7 +22,8 @@ NUM_ENVS, NUM_STEPS = 16, 60
 #: {task id: keyword arguments}, small where a size can be given. BinPack takes too long to compile for this: its steps
 #: and levels are compared with Jumanji's own in tests/envs.
 ENTRIES: dict[str, dict[str, Any]] = {f"probe/{name}": {} for name in PROBES} | {
-    task: SMALL_TASKS[task] for task in ("Maze-v0", "Snake-v1", "JobShop-v0")
+    **{task: SMALL_TASKS[task] for task in ("Maze-v0", "Snake-v1", "JobShop-v0")},
+    **{"FrozenLake-text-v0": {}, "Sokoban-text-v0": {}, "Sudoku-text-v0": {}},
 }
 LIMITED = ("Snake-v1", "probe/tagged_levels")  # with a truncating limit of ours as well
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stoix_like.errors import RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.figures.boards import save_board_gif
+from stoix_like.runtime.figures.text import save_text_gif
 from stoix_like.runtime.storage.atomic import atomic_write_output
 from stoix_like.types import Environment, EnvState
 
@@ -21,7 +22,7 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     Raises UnsupportedEnvironmentError if the environment cannot be drawn, and RunError if there are no states, or the
     file cannot be written.
     """
-    if env.animate is None and env.game is None:
+    if not env.is_drawable:
         raise UnsupportedEnvironmentError(
             f"{env.task_id} cannot be drawn: it has no `animate`", "give Environment.animate, or choose another task"
         )
@@ -30,6 +31,8 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     with atomic_write_output(path.with_suffix(".gif")) as temporary, _headless():
         if env.animate is not None:
             env.animate(states, str(temporary))
+        elif env.render is not None:
+            save_text_gif(env.render, states, temporary)
         else:
             save_board_gif(env.game, states, temporary)
     return path.with_suffix(".gif")

@@ -1,0 +1,125 @@
+"""How often the best player succeeds within the actions it has: the exact ceiling of a level.
+
+By dynamic programming over cells and actions left, in NumPy. An agent that writes several actions at once commits to
+them before it has seen what the first one did. `Turns` says how many it may write, and how often; with one action a
+turn it sees everything, which is an upper bound of every other.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.envs.text import frozen_lake, sokoban
+from stoix_like.errors import ConfigError
+
+
+class Turns(NamedTuple):
+    """What an agent may do in an episode: at most so many turns, actions a turn, and actions in all."""
+
+    num_turns: int = 5
+    actions_per_turn: int = 5
+    max_actions: int = 10
+
+    @classmethod
+    def one_by_one(cls, max_actions: int) -> Turns:
+        """Every action is chosen after the one before was seen."""
+        return cls(max_actions, 1, max_actions)
+
+
+def frozen_lake_ceiling(lake: frozen_lake.Lake, intended_p: float, turns: Turns) -> float:
+    """The probability that the best player of a lake, with arrays of NumPy, reaches its goal.
+
+    Raises ConfigError for more than 8 actions a turn: all their sequences are tried.
+    """
+    if turns.actions_per_turn > 8:
+        raise ConfigError(
+            f"at most 8 actions a turn can be tried in all orders, got {turns.actions_per_turn}", "ask for fewer"
+        )
+    holes = np.asarray(lake.holes)
+    size, goal = holes.shape[0], int(lake.goal.row) * holes.shape[0] + int(lake.goal.col)
+    matrices = _transitions(holes, goal, intended_p)
+    success = np.zeros(size**2)
+    success[goal] = 1.0
+
+    @functools.cache
+    def best(turns_left: int, actions_left: int) -> tuple[float, ...]:
+        """The probability of success from each cell."""
+        if turns_left == 0 or actions_left == 0:
+            return tuple(success)
+        value = success.copy()
+        reached = {0: np.eye(size**2)[None]}  # {actions written: [sequences, from, to]}
+        for written in range(1, min(turns.actions_per_turn, actions_left) + 1):
+            reached[written] = np.einsum("sij,ajk->saik", reached[written - 1], matrices).reshape(
+                -1, *matrices.shape[1:]
+            )
+            after = np.array(best(turns_left - 1, actions_left - written))
+            value = np.maximum(value, (reached[written] @ after).max(axis=0))
+        return tuple(value)
+
+    start = int(lake.start.row) * size + int(lake.start.col)
+    return float(best(turns.num_turns, turns.max_actions)[start])
+
+
+def _transitions(holes: np.ndarray, goal: int, intended_p: float) -> np.ndarray:
+    """[A, S, S] probabilities of the next cell; holes and the goal keep the player."""
+    size = holes.shape[0]
+    matrices = np.zeros((4, size**2, size**2))
+    for cell in range(size**2):
+        row, column = divmod(cell, size)
+        for action in range(4):
+            if holes[row, column] or cell == goal:
+                matrices[action, cell, cell] = 1.0
+                continue
+            for turn, share in ((-1, (1 - intended_p) / 2), (0, intended_p), (1, (1 - intended_p) / 2)):
+                down, right = frozen_lake.MOVES[(action + turn) % 4]
+                there = min(max(row + down, 0), size - 1) * size + min(max(column + right, 0), size - 1)
+                matrices[action, cell, there] += share
+    return matrices
+
+
+_Cell = tuple[int, int]
+
+
+def sokoban_distance(room: sokoban.Room, max_actions: int) -> int | None:
+    """The fewest moves that solve a room, with arrays of NumPy; None if more than `max_actions` are needed."""
+    walls, targets = np.asarray(room.walls), _cells(room.targets)
+    frontier = [((int(room.player.row), int(room.player.col)), _cells(room.boxes))]
+    seen = set(frontier)
+    for distance in range(max_actions + 1):
+        if any(boxes == targets for _, boxes in frontier):
+            return distance
+        reached = {after for now in frontier for after in _moves(walls, *now)} - seen
+        seen |= reached
+        frontier = list(reached)
+    return None
+
+
+def _cells(marks: Any) -> frozenset[_Cell]:
+    return frozenset((int(row), int(column)) for row, column in np.argwhere(np.asarray(marks)))
+
+
+def _moves(walls: np.ndarray, player: _Cell, boxes: frozenset[_Cell]) -> Iterator[tuple[_Cell, frozenset[_Cell]]]:
+    row, column = player
+    for down, right in sokoban.MOVES.tolist():
+        ahead, behind = (row + down, column + right), (row + 2 * down, column + 2 * right)
+        if walls[ahead]:
+            continue
+        if ahead not in boxes:
+            yield ahead, boxes
+        elif not walls[behind] and behind not in boxes:
+            yield ahead, boxes - {ahead} | {behind}
+
+
+def sokoban_ceiling(room: sokoban.Room, turns: Turns) -> float:
+    """1.0 if the actions of all turns solve a room, else 0.0. Nothing is random, so seeing adds nothing."""
+    most = min(turns.max_actions, turns.num_turns * turns.actions_per_turn)
+    return float(sokoban_distance(room, most) is not None)
+
+
+def sudoku_ceiling(num_empty: int, turns: Turns) -> float:
+    """1.0 if there are as many actions as empty cells: every puzzle has one solution."""
+    return float(min(turns.max_actions, turns.num_turns * turns.actions_per_turn) >= num_empty)
