@@ -97,7 +97,7 @@ def curve_panels(rows: Sequence[Measurement]) -> list[Panel]:
         median = [statistics.median(values) for values in scores]
         x = [statistics.median(minutes) for minutes, _ in found]
         lines.append(Line(preset, x, median, [min(values) for values in scores], [max(values) for values in scores]))
-    return [Panel("BinPack-v2 on a shared core, the policy alone", lines, PUBLISHED)]
+    return [Panel("BinPack-v2 on one core, the policy alone", lines, PUBLISHED)]
 
 
 FIGURES = {
@@ -107,8 +107,8 @@ FIGURES = {
     "connect_four_ratings.png": Figure("alphazero_connect_four.json", rating_panels, "positions", "Elo"),
     "othello_ratings.png": Figure("alphazero_othello.json", rating_panels, "positions", "Elo"),
     "stages_ratings.png": Figure("selfplay_learning.json", stage_panels, "iteration", "Elo"),
-    "search_large.png": Figure(
-        "search_large.json",
+    "search.png": Figure(
+        "search.json",
         search_panels,
         "measured model steps per decision",
         "mean return, 95 % interval",

@@ -15,9 +15,12 @@ from stoix_like.bench.alphazero.tic_tac_toe import Check
 from stoix_like.bench.alphazero.trainings import Deadline, TimedTraining, updates_within
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.commands.machine import bench as command
+from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.evaluation.statistics import Interval
 from stoix_like.runtime.arena.contestants import Contestant
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.training.callbacks import RunClock, StopTraining
 
 
@@ -56,9 +59,8 @@ def test_a_run_goes_on_only_with_time_and_updates_left(monkeypatch, tmp_path, up
     training = TimedTraining("othello", 1.0)
     path = tmp_path / "alphazero-othello-preset-1min-s4"
     path.mkdir()
-    (path / "config.yaml").touch()
-    stored = {"training_core": {"num_updates": 10}, "architecture": {"observation_adapter": None}}
-    monkeypatch.setattr(trainings, "read_config", lambda _: stored)
+    flags = trainings._flags(training, 4, path, 10)
+    (path / "config.yaml").write_text(to_yaml(load_config(AlphaZeroConfig, "alphazero", flags, "").config))
     last = {"update": updates, "timesteps": 8, "elapsed_seconds": seconds}
     monkeypatch.setattr(trainings, "read_started_run", lambda _: SimpleNamespace(last=last))
     started = []

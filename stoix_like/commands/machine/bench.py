@@ -32,7 +32,7 @@ IN_ALL = (
 )
 BY_NAME = (
     *("learning", "learning_maze", "learning_v0", "learning_curves", "ablation", "loop_soak"),
-    *("search", "search_large", "search_maze"),
+    *("search", "search_maze"),
     *("scale_ppo", "scale_spo", "launches", "gpu"),
 )
 WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")

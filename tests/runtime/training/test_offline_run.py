@@ -9,6 +9,8 @@ from support.offline import ROW, OfflineConfig, write_pairs
 
 import stoix_like as sl
 from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.evaluators.saved_run import evaluate_run
+from stoix_like.runtime.export.policy import export_policy
 from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.sources import load_config
@@ -91,9 +93,10 @@ def test_seeds_share_the_data_and_learn_as_if_alone(train, tmp_path, monkeypatch
 def test_what_has_no_policy_cannot_play_and_says_so(train, tmp_path):
     write_pairs(tmp_path / "pairs.npz")
     train("--run-name", "a", "--num-updates", "2")
-    for command in ("evaluate", "animate"):
-        with pytest.raises(ConfigError, match="no policy that takes one action a step"):
-            sl.run_command([command, "runs/a"], "x.py")
+    with pytest.raises(ConfigError, match="no policy that takes one action a step"):
+        evaluate_run("runs/a")
+    with pytest.raises(ConfigError, match="no policy that takes one action a step"):
+        export_policy(sl.load_run("runs/a"))
 
 
 @pytest.mark.parametrize(
