@@ -211,7 +211,7 @@ class Learner(NamedTuple):
         policy: the acting policy, with search if the algorithm searches. None if the learner does not act in an
             environment, or not by one action a step, as a language model; then it has `score` and `items`.
         network_policy: the policy without search; the same function for PPO.
-        volatile: fields of the State that checkpoints may leave out, such as a replay: `init` makes them again.
+        volatile: paths of the State that checkpoints may leave out, such as a replay: `init` makes them again.
         shared: fields of the State that all seeds share, such as data: they are not stacked per seed, and `init` and
             `update` must not make them depend on the key.
         sharded: paths of the State, such as "rollout.env_state", whose arrays are divided over the devices along their
