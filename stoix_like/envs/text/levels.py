@@ -39,9 +39,9 @@ def _mixed(words: Array) -> Array:
 def draw_until(draw: Callable[[Key], Level], accept: Callable[[Level], Array], key: Key) -> Level:
     """The first of the levels drawn from a key that is accepted."""
 
-    def again(carry: tuple[Key, Level]) -> tuple[Key, Level]:
-        key, level_key = jax.random.split(carry[0])
+    def draw_next(key: Key) -> tuple[Key, Level]:
+        key, level_key = jax.random.split(key)
         return key, draw(level_key)
 
-    _, level = lax.while_loop(lambda carry: ~accept(carry[1]), again, again((key, None)))  # type: ignore[arg-type]
+    _, level = lax.while_loop(lambda drawn: ~accept(drawn[1]), lambda drawn: draw_next(drawn[0]), draw_next(key))
     return level

@@ -15,10 +15,11 @@ _MILLISECONDS, _LAST_MILLISECONDS = 450, 2500
 
 def save_text_gif(render: Callable[[Any], str], states: Sequence[Any], path: Path) -> None:
     """Writes the texts of the states, in order, as a GIF."""
+    from matplotlib import font_manager  # its font has all symbols, and one width for them
     from PIL import Image, ImageDraw, ImageFont
 
     texts = [render(jax.device_get(state)) for state in states]
-    font = ImageFont.load_default(_SIZE)
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), _SIZE)
     drawing = ImageDraw.Draw(Image.new("L", (1, 1)))
     boxes = [drawing.multiline_textbbox((0, 0), text, font=font) for text in texts]
     width, height = (int(max(box[side] for box in boxes)) + 2 * _MARGIN for side in (2, 3))
