@@ -114,7 +114,7 @@ class Environment(NamedTuple):
             EPISODE_NAMES.
         rekey: (state, key) -> state with its randomness replaced, or None. Without it, a stochastic environment cannot
             be searched, and its levels are never used twice.
-        observation_adapter: the network family for it: "dense", "binpack", "grid", "board" or "lines".
+        observation_adapter: the network family for it: "dense", "binpack", "grid", "cells", "board" or "lines".
         time_limit: an upper bound of the steps of an episode, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: if the task's action is a product of several, the shape of which our action is a row-major index,
@@ -126,6 +126,9 @@ class Environment(NamedTuple):
         held_out: as `reset`, but on levels that `reset` never makes, on which evaluations are played; None if training
             and evaluation differ by their keys alone.
         render: state, with arrays of NumPy -> text; None if the environment has none.
+        ceiling: state after a reset, with arrays of NumPy -> the `solve_rate` of the best player; None if nothing
+            computes it.
+        bank_hash: of the bank that levels are taken from; None if they are drawn from keys.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -144,6 +147,8 @@ class Environment(NamedTuple):
     game: Any = None
     held_out: Callable[[Key], tuple[EnvState, TimeStep]] | None = None
     render: Callable[[EnvState], str] | None = None
+    ceiling: Callable[[EnvState], float] | None = None
+    bank_hash: str | None = None
 
     @property
     def evaluation_reset(self) -> Callable[[Key], tuple[EnvState, TimeStep]]:

@@ -71,5 +71,6 @@ COMMANDS: dict[str, Command] = {
         "stoix_like.commands.machine.doctor", "show what is installed, which devices there are, what can be written"
     ),
     "envs": Command("stoix_like.commands.machine.envs", "list the environments by task id"),
+    "make-levels": Command("stoix_like.commands.machine.make_levels", "make a bank of levels of a text world"),
 }
 """{name: command} of `stoix-like NAME`. A user's program may add commands, see `entry.run_command`."""

@@ -17,6 +17,7 @@ from stoix_like.config.checks.values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.importing import jumanji_registration
+from stoix_like.envs.text.banks import with_rules
 from stoix_like.envs.text.frozen_lake import make_frozen_lake
 from stoix_like.envs.text.sokoban import make_sokoban
 from stoix_like.envs.text.sudoku import make_sudoku
@@ -24,11 +25,14 @@ from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
-ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
-    **{f"probe/{name}": maker for name, maker in probes.PROBES.items()},
+WORLDS: dict[str, Callable[..., Environment]] = {
     "FrozenLake-text-v0": make_frozen_lake,
     "Sokoban-text-v0": make_sokoban,
     "Sudoku-text-v0": make_sudoku,
+}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    **{f"probe/{name}": maker for name, maker in probes.PROBES.items()},
+    **WORLDS,
 }
 """Environments that are not Jumanji's, by task id. A program adds its own: `sl.ENVIRONMENTS["Corridor-v0"] = make`."""
 #: rust_rl's generator of BinPack-v0 (rust_rl, src/common/config.rs and docs/configuration.md).
@@ -129,6 +133,8 @@ def _make_own(task_id: str, arguments: dict[str, Any]) -> Environment:
     unknown = [f"environment.kwargs: {task_id} has no '{n}'{nearest(n, valid)}" for n in arguments if n not in valid]
     if unknown:
         raise ConfigError(unknown, f"{task_id} takes: {', '.join(valid) or 'nothing'}")
+    if task_id in WORLDS and arguments.get("bank") is not None:
+        arguments = with_rules(task_id, arguments)
     return maker(**arguments)._replace(task_id=task_id)
 
 

@@ -55,6 +55,7 @@ def with_time_limit(env: Environment, max_episode_steps: int) -> Environment:
         animate=None if env.animate is None else _animate_inner(env.animate),
         held_out=None if env.held_out is None else limited(env.held_out),
         render=None if inner_render is None else lambda state: inner_render(state.inner),
+        ceiling=None,  # of the task's own limit
     )
 
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.errors import ConfigError
-from stoix_like.types import Array, Key
+from stoix_like.ops import trees
+from stoix_like.types import Array, Environment, Key
 
 LARGEST_SET = 2**30  # levels: a last round that is filled up to twice as many is still counted in int32
 _NAME = re.compile(r"(?P<family>[a-z0-9]+)-(?P<count>[1-9][0-9]*)")
@@ -70,6 +71,15 @@ def fingerprint(levels: Any) -> str:
         if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and not jnp.issubdtype(leaf.dtype, jnp.floating):
             digest.update(np.ascontiguousarray(_host(leaf)).tobytes())
     return digest.hexdigest()[:12]
+
+
+def ceilings(env: Environment, keys: Key) -> np.ndarray:
+    """[E] how often the best player succeeds at the levels of evaluation of keys [E]; `env` has a `ceiling`."""
+    if env.ceiling is None:
+        raise ValueError(f"{env.task_id} has no ceiling")
+    states, _ = jax.jit(jax.vmap(env.evaluation_reset))(keys)
+    states = jax.tree.map(lambda x: x if trees.is_key(x) else _host(x), states)
+    return np.array([env.ceiling(jax.tree.map(lambda x: x[i], states)) for i in range(keys.shape[0])])  # noqa: B023
 
 
 def _host(leaf: Array) -> np.ndarray:

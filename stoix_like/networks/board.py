@@ -104,14 +104,19 @@ class BoardTorso(nn.Module):
     @nn.compact
     def __call__(self, observation: Observation) -> Array:
         """[B, C * 4 + 2 * width] from an observation with leaves [B, ...]."""
-        planes = observation.agent_view.astype(self.dtype)
+        return self._summary(self._cells(observation.agent_view.astype(self.dtype)))
+
+    def _cells(self, planes: Array) -> Array:
+        """[B, C, width] features from planes [B, C, channels]."""
         on_board = jnp.ones((*planes.shape[:2], 1), planes.dtype)  # tells the border from an empty neighbour
         neighbors = self.layout.neighbors
         cells = NeighborLayer(neighbors, self.width, dtype=self.dtype)(jnp.concatenate([planes, on_board], axis=-1))
         for _ in range(self.num_blocks):
             inner = NeighborLayer(neighbors, self.width, dtype=self.dtype)(nn.relu(cells))
             cells += NeighborLayer(neighbors, self.width, RESIDUAL_GAIN, self.dtype)(nn.relu(inner))
-        cells = nn.relu(cells)
+        return nn.relu(cells)
+
+    def _summary(self, cells: Array) -> Array:
         local = nn.relu(Dense(4, dtype=self.dtype)(cells))
-        parts = [local.reshape(planes.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]
+        parts = [local.reshape(cells.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]
         return jnp.concatenate(parts, axis=-1)

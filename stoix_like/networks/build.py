@@ -16,6 +16,7 @@ from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardLayout
 from stoix_like.networks.board import BoardTorso, LineTorso
+from stoix_like.networks.cells import CellsTorso, square_layout
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
@@ -28,6 +29,7 @@ REQUIRED_FIELDS = {
     "dense": (),
     "board": (),
     "lines": (),
+    "cells": ("cells", "actions_left"),
     "grid": ("walls", "agent_position", "target_position", "step_count"),
     "binpack": ("ems", "ems_mask", "items", "items_mask", "items_placed"),
 }
@@ -71,10 +73,10 @@ def make(
         observation: one unbatched, as arrays or ShapeDtypeStructs.
         action_spec: the form of the action.
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
-            attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
-            default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
-            fewer are faster.
-        adapter: "dense", "binpack", "grid", "board" or "lines".
+            attention blocks ("binpack", default 1), residual blocks ("board" and "cells", default 4) or propagation
+            steps ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of
+            width: on CPU fewer are faster.
+        adapter: "dense", "binpack", "grid", "cells", "board" or "lines".
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
         layout: of the board; "board" and "lines" need it.
@@ -85,7 +87,9 @@ def make(
     """
     _check(observation, action_spec, adapter, layout)
     _check_heads(config, adapter)
-    if adapter == "grid":
+    if adapter == "cells":
+        parts = _cells_parts(observation, action_spec, config)
+    elif adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
     else:
         parts = _parts(action_spec, config, adapter, layout)
@@ -161,6 +165,12 @@ def _board_parts(layout: BoardLayout, action_spec: ActionSpec, config: Architect
         torso = LineTorso(layout.lines, (width,) * (config.num_layers or 2), dtype=dtype)
     else:
         torso = BoardTorso(layout, width, config.num_layers or 4, dtype=dtype)
+    return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
+
+
+def _cells_parts(observation: Observation, action_spec: ActionSpec, config: ArchitectureConfig) -> _Parts:
+    rows, columns, _ = observation.agent_view["cells"].shape
+    torso = CellsTorso(square_layout(rows, columns), config.hidden_dim, config.num_layers or 4, dtype=_dtype(config))
     return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
 
 

@@ -29,8 +29,9 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type="cpu"))  # nothing here needs a GPU
     if arguments.task_ids:
         from stoix_like.algorithms import tasks
+        from stoix_like.runtime.runs.level_banks import with_bank
 
-        kwargs = _kwargs(arguments.kwargs)
+        kwargs = with_bank(kwargs_of_flag(arguments.kwargs))
         envs = [tasks.make(task_id, kwargs=kwargs) for task_id in arguments.task_ids]
         print("\n\n".join("\n".join(describe_task(env)) for env in envs))
         return 0
@@ -49,7 +50,7 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-def _kwargs(text: str | None) -> Any:
+def kwargs_of_flag(text: str | None) -> Any:
     """The keyword arguments in the text of the flag, read as in training. Raises ConfigError if they are no mapping."""
     from stoix_like.runtime.loading.documents import parse_leaf
 

@@ -7,27 +7,21 @@ anywhere, as in RAGEN's (mll-lab-nu/RAGEN). The observation is a maze's, so that
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.text.grids import Position, can_reach, on_cell, position_text, rows_text
+from stoix_like.envs.text.banks import Bank, drawn_level
+from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position, can_reach, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
+from stoix_like.envs.text.oracles import Turns, frozen_lake_ceiling
 from stoix_like.errors import ConfigError
 from stoix_like.types import FIRST, LAST, MID, ActionSpec, Array, Environment, Key, Observation, TimeStep
 
-MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]], np.int32)  # left, down, right, up: Gymnasium's order
 MOVE_NAMES = ("Left", "Down", "Right", "Up")
-
-
-class Lake(NamedTuple):
-    """A level."""
-
-    holes: Array  # [R, C] bool
-    start: Position
-    goal: Position
 
 
 class FrozenLakeState(NamedTuple):
@@ -47,7 +41,11 @@ class _Rules(NamedTuple):
 
 
 def make_frozen_lake(
-    size: int = 4, frozen_p: float = 0.8, intended_p: float = 1 / 3, max_actions: int = 10
+    size: int = 4,
+    frozen_p: float = 0.8,
+    intended_p: float = 1 / 3,
+    max_actions: int = 10,
+    bank: Bank | None = None,
 ) -> Environment:
     """FrozenLake of `size` times `size` cells. Reward 1 for the goal, and an end there, in a hole or after the limit.
 
@@ -56,14 +54,20 @@ def make_frozen_lake(
         frozen_p: the share of cells that are no holes, before levels without a way are drawn again.
         intended_p: probability that a move goes where it should. Otherwise it goes to one of the two sides.
         max_actions: the limit. It belongs to the task: the steps made are in the observation, and the end is one.
+        bank: levels that were made before, by the same rules. By default they are drawn from the key of each reset.
 
     Raises:
         ConfigError: a value out of its range.
     """
     rules = _Rules(size, frozen_p, intended_p, max_actions)
     _check(rules)
+
+    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[FrozenLakeState, TimeStep]]:
+        draw = functools.partial(_drawn, rules, held_out) if bank is None else drawn_level(bank, held_out=held_out)
+        return functools.partial(_reset, draw)
+
     return Environment(
-        functools.partial(_reset, rules, False),
+        reset_on(held_out=False),
         functools.partial(_step, rules),
         ActionSpec(4),
         task_id="FrozenLake-text-v0",
@@ -72,8 +76,10 @@ def make_frozen_lake(
         rekey=lambda state, key: state._replace(key=key),
         observation_adapter="grid",
         time_limit=max_actions,
-        held_out=functools.partial(_reset, rules, True),
+        held_out=reset_on(held_out=True),
         render=_render,
+        ceiling=lambda state: frozen_lake_ceiling(state.lake, intended_p, Turns.one_by_one(max_actions)),
+        bank_hash=None if bank is None else bank.hash,
     )
 
 
@@ -85,13 +91,17 @@ def _draw(rules: _Rules, key: Key) -> Lake:
     return Lake(~(frozen | on_cell(start, frozen.shape) | on_cell(goal, frozen.shape)), start, goal)
 
 
-def _reset(rules: _Rules, held_out: bool, key: Key) -> tuple[FrozenLakeState, TimeStep]:
+def _drawn(rules: _Rules, held_out: bool, key: Key) -> Lake:
     def accept(lake: Lake) -> Array:
         is_near = can_reach(lake.start, ~lake.holes, rules.max_actions)[lake.goal.row, lake.goal.col]
         return is_near & (is_held_out(lake) == held_out)
 
+    return draw_until(functools.partial(_draw, rules), accept, key)
+
+
+def _reset(draw: Callable[[Key], Lake], key: Key) -> tuple[FrozenLakeState, TimeStep]:
     level_key, key = jax.random.split(key)
-    lake = draw_until(functools.partial(_draw, rules), accept, level_key)
+    lake = draw(level_key)
     state = FrozenLakeState(lake, lake.start, jnp.int32(0), key)
     return state, _timestep(state, jnp.int8(FIRST), jnp.float32(0.0))
 
@@ -100,7 +110,7 @@ def _step(rules: _Rules, state: FrozenLakeState, action: Array) -> tuple[FrozenL
     key, slip_key = jax.random.split(state.key)
     side = (1.0 - rules.intended_p) / 2.0
     turn = jax.random.categorical(slip_key, jnp.log(jnp.array([side, rules.intended_p, side]))) - 1
-    row, col = jnp.asarray(MOVES)[(action + turn) % 4]
+    row, col = jnp.asarray(LAKE_MOVES)[(action + turn) % 4]
     moved = (state.position.row + row, state.position.col + col)
     position = Position(*(jnp.clip(x, 0, rules.size - 1) for x in moved))
     state = FrozenLakeState(state.lake, position, state.num_actions + 1, key)

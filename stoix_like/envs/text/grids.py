@@ -1,4 +1,4 @@
-"""What the worlds on a grid share: positions, marks of cells, what can be reached, and text."""
+"""What the worlds on a grid share: positions, layouts, moves, marks of cells, what can be reached, and text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,37 @@ from jax import lax
 
 from stoix_like.types import Array
 
+LAKE_MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]], np.int32)  # left, down, right, up: Gymnasium's order
+ROOM_MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)  # up, down, left, right
+
 
 class Position(NamedTuple):
     """A cell, or several."""
 
-    row: Array  # [...] int32
-    col: Array  # [...] int32
+    row: Any  # [...] int32, of JAX or NumPy
+    col: Any  # [...] int32
 
     @classmethod
     def of_cell(cls, cell: Array, num_columns: int) -> Position:
         """The position of cells that are counted row by row."""
         return cls((cell // num_columns).astype(jnp.int32), (cell % num_columns).astype(jnp.int32))
+
+
+class Lake(NamedTuple):
+    """A level of FrozenLake."""
+
+    holes: Any  # [R, C] bool
+    start: Position
+    goal: Position
+
+
+class Room(NamedTuple):
+    """A level of Sokoban."""
+
+    walls: Any  # [R, C] bool
+    targets: Any  # [R, C] bool
+    boxes: Any  # [R, C] bool
+    player: Position
 
 
 def on_cell(position: Position, shape: tuple[int, ...]) -> Array:

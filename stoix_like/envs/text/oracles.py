@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.envs.text import frozen_lake, sokoban
+from stoix_like.envs.text.grids import LAKE_MOVES, ROOM_MOVES, Lake, Room
 from stoix_like.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ class Turns(NamedTuple):
         return cls(max_actions, 1, max_actions)
 
 
-def frozen_lake_ceiling(lake: frozen_lake.Lake, intended_p: float, turns: Turns) -> float:
+def frozen_lake_ceiling(lake: Lake, intended_p: float, turns: Turns) -> float:
     """The probability that the best player of a lake, with arrays of NumPy, reaches its goal.
 
     Raises ConfigError for more than 8 actions a turn: all their sequences are tried.
@@ -75,7 +75,7 @@ def _transitions(holes: np.ndarray, goal: int, intended_p: float) -> np.ndarray:
                 matrices[action, cell, cell] = 1.0
                 continue
             for turn, share in ((-1, (1 - intended_p) / 2), (0, intended_p), (1, (1 - intended_p) / 2)):
-                down, right = frozen_lake.MOVES[(action + turn) % 4]
+                down, right = LAKE_MOVES[(action + turn) % 4]
                 there = min(max(row + down, 0), size - 1) * size + min(max(column + right, 0), size - 1)
                 matrices[action, cell, there] += share
     return matrices
@@ -84,7 +84,7 @@ def _transitions(holes: np.ndarray, goal: int, intended_p: float) -> np.ndarray:
 _Cell = tuple[int, int]
 
 
-def sokoban_distance(room: sokoban.Room, max_actions: int) -> int | None:
+def sokoban_distance(room: Room, max_actions: int) -> int | None:
     """The fewest moves that solve a room, with arrays of NumPy; None if more than `max_actions` are needed."""
     walls, targets = np.asarray(room.walls), _cells(room.targets)
     frontier = [((int(room.player.row), int(room.player.col)), _cells(room.boxes))]
@@ -104,7 +104,7 @@ def _cells(marks: Any) -> frozenset[_Cell]:
 
 def _moves(walls: np.ndarray, player: _Cell, boxes: frozenset[_Cell]) -> Iterator[tuple[_Cell, frozenset[_Cell]]]:
     row, column = player
-    for down, right in sokoban.MOVES.tolist():
+    for down, right in ROOM_MOVES.tolist():
         ahead, behind = (row + down, column + right), (row + 2 * down, column + 2 * right)
         if walls[ahead]:
             continue
@@ -114,7 +114,7 @@ def _moves(walls: np.ndarray, player: _Cell, boxes: frozenset[_Cell]) -> Iterato
             yield ahead, boxes - {ahead} | {behind}
 
 
-def sokoban_ceiling(room: sokoban.Room, turns: Turns) -> float:
+def sokoban_ceiling(room: Room, turns: Turns) -> float:
     """1.0 if the actions of all turns solve a room, else 0.0. Nothing is random, so seeing adds nothing."""
     most = min(turns.max_actions, turns.num_turns * turns.actions_per_turn)
     return float(sokoban_distance(room, most) is not None)

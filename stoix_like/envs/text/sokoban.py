@@ -7,6 +7,7 @@ are walks over a full grid, as there; a level is then played backwards at random
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,17 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from stoix_like.envs.text.grids import Position, on_cell, position_text, rows_text
+from stoix_like.envs.text.banks import Bank, drawn_level
+from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
+from stoix_like.envs.text.oracles import Turns, sokoban_ceiling
 from stoix_like.errors import ConfigError
 from stoix_like.types import FIRST, LAST, MID, ActionSpec, Array, Environment, Key, Observation, TimeStep
 
-MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)  # up, down, left, right
 MOVE_NAMES = ("Up", "Down", "Left", "Right")
 STEP_REWARD, BOX_REWARD, SOLVED_REWARD = -0.1, 1.0, 10.0
-_ROOM_TURNS = 0.35  # probability that a walk that digs a room turns, as in gym_sokoban
+ROOM_TURNS = 0.35  # probability that a walk that digs a room turns, as in gym_sokoban
 #: What a step of that walk digs, relative to where it is: five shapes of 3 by 3, as in gym_sokoban.
-_ROOM_SHAPES = np.array(
+ROOM_SHAPES = np.array(
     [
         [[0, 0, 0], [1, 1, 1], [0, 0, 0]],
         [[0, 1, 0], [0, 1, 0], [0, 1, 0]],
@@ -34,15 +36,6 @@ _ROOM_SHAPES = np.array(
     ],
     bool,
 )
-
-
-class Room(NamedTuple):
-    """A level."""
-
-    walls: Array  # [R, C] bool
-    targets: Array  # [R, C] bool
-    boxes: Array  # [R, C] bool
-    player: Position
 
 
 class SokobanState(NamedTuple):
@@ -60,7 +53,12 @@ class _Rules(NamedTuple):
 
 
 def make_sokoban(
-    num_rows: int = 6, num_cols: int = 6, num_boxes: int = 1, max_actions: int = 10, num_pulls: int = 20
+    num_rows: int = 6,
+    num_cols: int = 6,
+    num_boxes: int = 1,
+    max_actions: int = 10,
+    num_pulls: int = 20,
+    bank: Bank | None = None,
 ) -> Environment:
     """Sokoban of `num_rows` times `num_cols` cells, the border included.
 
@@ -72,27 +70,36 @@ def make_sokoban(
         max_actions: the limit. It belongs to the task: the steps made are in the observation, and the end is one.
         num_pulls: random moves backwards from the solved room, by which a level is made. Levels that no `max_actions`
             moves solve may come of more of them than the limit.
+        bank: levels that were made before, in rooms of the same size. By default each reset makes one from its key.
 
     Raises:
         ConfigError: sizes in which boxes have no room.
     """
     rules = _Rules((num_rows, num_cols), num_boxes, max_actions, num_pulls)
     _check(rules)
+
+    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[SokobanState, TimeStep]]:
+        draw = functools.partial(_drawn, rules, held_out) if bank is None else drawn_level(bank, held_out=held_out)
+        return functools.partial(_reset, rules, draw)
+
     return Environment(
-        functools.partial(_reset, rules, False),
+        reset_on(held_out=False),
         functools.partial(_step, rules),
         ActionSpec(4),
         task_id="Sokoban-text-v0",
         deterministic=True,
         episode_metrics=lambda state, _: {"solve_rate": _is_solved(state.room).astype(jnp.float32)},
         rekey=lambda state, _: state,
+        observation_adapter="cells",
         time_limit=max_actions,
-        held_out=functools.partial(_reset, rules, True),
+        held_out=reset_on(held_out=True),
         render=_render,
+        ceiling=lambda state: sokoban_ceiling(state.room, Turns.one_by_one(max_actions)),
+        bank_hash=None if bank is None else bank.hash,
     )
 
 
-def _reset(rules: _Rules, held_out: bool, key: Key) -> tuple[SokobanState, TimeStep]:
+def _drawn(rules: _Rules, held_out: bool, key: Key) -> Room:
     def draw(key: Key) -> Room:
         room_key, pull_key = jax.random.split(key)
         return _pulled(_solved_room(room_key, rules.shape, rules.num_boxes), pull_key, rules.num_pulls)
@@ -101,12 +108,16 @@ def _reset(rules: _Rules, held_out: bool, key: Key) -> tuple[SokobanState, TimeS
         has_all = (room.targets.sum() == rules.num_boxes) & ~room.walls[room.player.row, room.player.col]
         return has_all & ~_is_solved(room) & (is_held_out(room) == held_out)
 
-    state = SokobanState(draw_until(draw, accept, key), jnp.int32(0))
+    return draw_until(draw, accept, key)
+
+
+def _reset(rules: _Rules, draw: Callable[[Key], Room], key: Key) -> tuple[SokobanState, TimeStep]:
+    state = SokobanState(draw(key), jnp.int32(0))
     return state, _timestep(state, jnp.int8(FIRST), jnp.float32(0.0), rules.max_actions)
 
 
 def _step(rules: _Rules, state: SokobanState, action: Array) -> tuple[SokobanState, TimeStep]:
-    room = move(state.room, jnp.asarray(MOVES)[action])
+    room = move(state.room, jnp.asarray(ROOM_MOVES)[action])
     state, before = SokobanState(room, state.num_actions + 1), _num_placed(state.room)
     solved = _is_solved(room)
     reward = STEP_REWARD + BOX_REWARD * (_num_placed(room) - before) + jnp.where(solved, SOLVED_REWARD, 0.0)
@@ -156,8 +167,13 @@ def _solved_room(key: Key, shape: tuple[int, int], num_boxes: int) -> Room:
     return Room(walls, targets, targets, chosen[-1])
 
 
+def num_room_steps(shape: tuple[int, int]) -> int:
+    """The steps of the walk that digs a room [R, C], as in gym_sokoban."""
+    return int(1.7 * sum(shape))
+
+
 def _dug(key: Key, shape: tuple[int, int]) -> Array:
-    """[R, C] bool walls: a random walk of about 1.7 times the sum of the sides digs its shapes out of rock."""
+    """[R, C] bool walls: a random walk digs its shapes out of rock."""
     start_key, walk_key = jax.random.split(key)
     inside = jnp.array([shape[0] - 2, shape[1] - 2])
     start = 1 + jnp.floor(jax.random.uniform(start_key, (2,)) * inside).astype(jnp.int32)
@@ -168,15 +184,14 @@ def _dug(key: Key, shape: tuple[int, int]) -> Array:
         free, place, direction, key = carry
         key, turn_key, direction_key, shape_key = jax.random.split(key, 4)
         turned = jax.random.randint(direction_key, (), 0, 4)
-        direction = jnp.where(jax.random.bernoulli(turn_key, _ROOM_TURNS), turned, direction)
-        place = jnp.clip(place + jnp.asarray(MOVES)[direction], 1, inside)
-        brush = jnp.asarray(_ROOM_SHAPES)[jax.random.randint(shape_key, (), 0, len(_ROOM_SHAPES))]
+        direction = jnp.where(jax.random.bernoulli(turn_key, ROOM_TURNS), turned, direction)
+        place = jnp.clip(place + jnp.asarray(ROOM_MOVES)[direction], 1, inside)
+        brush = jnp.asarray(ROOM_SHAPES)[jax.random.randint(shape_key, (), 0, len(ROOM_SHAPES))]
         near = (abs(rows - place[0]) <= 1) & (abs(columns - place[1]) <= 1)
         row, col = jnp.clip(rows - place[0] + 1, 0, 2), jnp.clip(columns - place[1] + 1, 0, 2)
         return free | (near & brush[row, col]), place, direction, key
 
-    num_steps = int(1.7 * sum(shape))
-    free, *_ = lax.fori_loop(0, num_steps, dig, (jnp.zeros(shape, bool), start, direction, walk_key))
+    free, *_ = lax.fori_loop(0, num_room_steps(shape), dig, (jnp.zeros(shape, bool), start, direction, walk_key))
     is_border = (rows == 0) | (rows == shape[0] - 1) | (columns == 0) | (columns == shape[1] - 1)
     return ~free | is_border
 
@@ -186,7 +201,7 @@ def _pulled(room: Room, key: Key, num_pulls: int) -> Room:
 
     def back(room: Room, key: Key) -> tuple[Room, None]:
         direction_key, takes_key = jax.random.split(key)
-        direction = jnp.asarray(MOVES)[jax.random.randint(direction_key, (), 0, 4)]
+        direction = jnp.asarray(ROOM_MOVES)[jax.random.randint(direction_key, (), 0, 4)]
         return pull(room, direction, jax.random.bernoulli(takes_key, 0.8)), None
 
     room, _ = lax.scan(back, room, jax.random.split(key, num_pulls))
@@ -222,10 +237,10 @@ def _timestep(state: SokobanState, step_type: Array, reward: Array, max_actions:
     room = state.room
     cells = jnp.stack([room.walls, room.targets, room.boxes, on_cell(room.player, room.walls.shape)], axis=-1)
     view = {
-        "cells": cells.astype(jnp.float32),  # [R, C, 4]
+        "cells": cells.astype(jnp.float32),  # [R, C, 4], the player's last
         "actions_left": (max_actions - state.num_actions).astype(jnp.float32) / max_actions,
     }
-    moves = jax.vmap(lambda direction: _can_move(room, direction))(jnp.asarray(MOVES))
+    moves = jax.vmap(lambda direction: _can_move(room, direction))(jnp.asarray(ROOM_MOVES))
     discount = (step_type != LAST).astype(jnp.float32)
     return TimeStep(step_type, reward, discount, Observation(view, moves), {})
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stoix_like.envs.text.banks import Bank, drawn_level
 from stoix_like.envs.text.levels import draw_until, is_held_out
+from stoix_like.envs.text.oracles import Turns, sudoku_ceiling
 from stoix_like.errors import ConfigError
 from stoix_like.types import FIRST, LAST, MID, ActionSpec, Array, Environment, Key, Observation, TimeStep
 
@@ -28,12 +31,13 @@ class SudokuState(NamedTuple):
     num_actions: Array  # [] int32 since the reset
 
 
-def make_sudoku(num_empty: int = 6, max_actions: int = 30) -> Environment:
+def make_sudoku(num_empty: int = 6, max_actions: int = 30, bank: Bank | None = None) -> Environment:
     """Sudoku with `num_empty` empty cells. Action `4 * cell + number - 1` writes a number into a cell not given.
 
     Args:
         num_empty: cells to fill, at most 10.
         max_actions: the limit. It belongs to the task: the steps made are in the observation, and the end is one.
+        bank: puzzles that were made before, with as many empty cells. By default each reset draws one from its key.
 
     Raises:
         ConfigError: a number out of its range.
@@ -47,8 +51,13 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30) -> Environment:
         raise ConfigError(
             f"environment.kwargs.max_actions: {max_actions} are too few for {num_empty} empty cells", "raise it"
         )
+
+    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[SudokuState, TimeStep]]:
+        draw = functools.partial(_drawn, num_empty, held_out) if bank is None else drawn_level(bank, held_out=held_out)
+        return functools.partial(_reset, max_actions, draw)
+
     return Environment(
-        functools.partial(_reset, num_empty, max_actions, False),
+        reset_on(held_out=False),
         functools.partial(_step, max_actions),
         ActionSpec(SIZE**3),
         task_id="Sudoku-text-v0",
@@ -56,19 +65,25 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30) -> Environment:
         episode_metrics=lambda state, _: {"solve_rate": _is_solved(state).astype(jnp.float32)},
         rekey=lambda state, _: state,
         time_limit=max_actions,
-        held_out=functools.partial(_reset, num_empty, max_actions, True),
+        held_out=reset_on(held_out=True),
         render=_render,
+        ceiling=lambda state: sudoku_ceiling(int((~state.given).sum()), Turns.one_by_one(max_actions)),
+        bank_hash=None if bank is None else bank.hash,
     )
 
 
-def _reset(num_empty: int, max_actions: int, held_out: bool, key: Key) -> tuple[SudokuState, TimeStep]:
+def _drawn(num_empty: int, held_out: bool, key: Key) -> Array:
     def draw(key: Key) -> Array:
         grid_key, cells_key = jax.random.split(key)
         grid = jnp.asarray(solutions())[jax.random.randint(grid_key, (), 0, NUM_GRIDS)]
         order = jax.random.permutation(cells_key, SIZE**2).reshape(SIZE, SIZE)
         return jnp.where(order < num_empty, 0, grid).astype(jnp.int8)
 
-    cells = draw_until(draw, lambda cells: has_one_solution(cells) & (is_held_out(cells) == held_out), key)
+    return draw_until(draw, lambda cells: has_one_solution(cells) & (is_held_out(cells) == held_out), key)
+
+
+def _reset(max_actions: int, draw: Callable[[Key], Array], key: Key) -> tuple[SudokuState, TimeStep]:
+    cells = draw(key)
     state = SudokuState(cells > 0, cells, jnp.int32(0))
     return state, _timestep(state, jnp.int8(FIRST), max_actions)
 
@@ -109,6 +124,13 @@ def _is_allowed(cells: Array, row: Array, column: Array, number: Array) -> Array
     return ~jnp.any(seen & (cells == number))
 
 
+def _changes(state: SudokuState) -> Array:
+    """[64] bool: the actions that write another number into a cell."""
+    rows, columns, numbers = (x.reshape(-1) for x in np.indices((SIZE, SIZE, SIZE)))
+    allowed = jax.vmap(functools.partial(_is_allowed, state.cells))(rows, columns, numbers + 1)
+    return allowed & ~state.given[rows, columns] & (state.cells[rows, columns] != numbers + 1)
+
+
 def _is_solved(state: SudokuState) -> Array:
     return jnp.all(state.cells > 0)  # no number that breaks a rule is ever taken
 
@@ -119,7 +141,9 @@ def _timestep(state: SudokuState, step_type: Array, max_actions: int) -> TimeSte
         "given": state.given.astype(jnp.float32),
         "actions_left": (max_actions - state.num_actions).astype(jnp.float32) / max_actions,
     }
-    mask = jnp.broadcast_to(~state.given[..., None], (SIZE, SIZE, SIZE)).reshape(-1)
+    changes = _changes(state)
+    open_cells = jnp.broadcast_to(~state.given[..., None], (SIZE, SIZE, SIZE)).reshape(-1)
+    mask = jnp.where(changes.any(), changes, open_cells)  # wrong numbers can leave no other that is allowed
     reward = _is_solved(state).astype(jnp.float32)
     return TimeStep(step_type, reward, (step_type != LAST).astype(jnp.float32), Observation(view, mask), {})
 

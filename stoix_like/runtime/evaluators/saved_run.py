@@ -64,7 +64,10 @@ def evaluate_run(
     reporter.info(heading(scored))
     for note in chosen.notes:
         reporter.note(note)
-    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter)
+    root = jax.random.key(settings.seed)
+    seeds = _scores(saved, evaluator, root, reporter)
+    if (ceiling := evaluator.ceiling(root, 0)) is not None:
+        scored["ceiling"] = ceiling
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
@@ -140,4 +143,7 @@ def table_text(result: dict[str, Any]) -> str:
         interval = interval_text(row["low"], row["high"], ".4f")
         over = f"(over {len(result['seeds'])} seeds)"
         rows.append(["", "IQM", metric, f"{row['iqm']:.4f}", interval, over, "", ""])
-    return "\n".join(aligned(rows, right=True))
+    lines = aligned(rows, right=True)
+    if "ceiling" in result:
+        lines.append(f"the best player, who sees the outcome of every action, has solve_rate {result['ceiling']:.4f}")
+    return "\n".join(lines)

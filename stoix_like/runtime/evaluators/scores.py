@@ -108,10 +108,13 @@ class Evaluator:
         self._env, self._num_seeds = env, num_seeds
         num_envs = min(levels.num_episodes, num_envs)
         frozen = levels.frozen
+        self._level_keys = (
+            frozen_levels(frozen.keys, num_envs) if frozen else fresh_levels(levels.num_episodes, num_envs)
+        )
         self._player = EpisodePlayer(
             env,
             policy,
-            frozen_levels(frozen.keys, num_envs) if frozen else fresh_levels(levels.num_episodes, num_envs),
+            self._level_keys,
             num_episodes=levels.num_episodes,
             num_envs=num_envs,
             num_seeds=num_seeds,
@@ -122,6 +125,13 @@ class Evaluator:
     def compile(self, params: Params, root: Key) -> None:
         """Compiles the programs before the first evaluation. Raises RunError if that runs out of memory."""
         self._player.compile(params, root)
+
+    def ceiling(self, root: Key, update: int) -> float | None:
+        """How often the best player solves the levels that `__call__` plays, exactly; None if nothing computes it."""
+        if self._env.ceiling is None:
+            return None
+        keys, _ = jax.jit(self._level_keys)(role_key(root, "evaluation", update))
+        return float(levels.ceilings(self._env, keys.reshape(-1)[: self.levels.num_episodes]).mean())
 
     def __call__(self, params: Params, root: Key, update: int, report: Callable[[str], None] | None = None) -> Scores:
         """Scores of the parameters, see `play`. `report` receives the progress every ten seconds."""

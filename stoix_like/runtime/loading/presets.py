@@ -37,13 +37,18 @@ def task_of_preset(path: Path) -> str | None:
     return environment.get("task_id") if isinstance(environment, dict) else None
 
 
+def configs_folder() -> Path:
+    """configs/, which is in the installed package or at the top of a clone."""
+    package = Path(str(stoix_like.__file__)).parent
+    return next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), package / "configs")
+
+
 def preset_paths(*, sweeps: bool = False) -> dict[str, Path]:
     """The shipped presets of runs as {"ppo/maze": path}, or of sweeps as {"sweep/ppo_maze": path}.
 
-    They are files in configs/, which is in the installed package or at the top of a clone.
+    They are files in `configs_folder`.
     """
-    package = Path(str(stoix_like.__file__)).parent
-    folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), package / "configs")
+    folder = configs_folder()
     named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))}
     return {name: path for name, path in named.items() if name.startswith("sweep/") == sweeps}
 

@@ -43,6 +43,7 @@ class CheckpointMeta(NamedTuple):
     config: dict[str, Any]
     host: dict[str, Any]  # values of the host, such as the best scores; plain JSON values
     inputs: Mapping[str, str] = MappingProxyType({})  # {path of the State: hash} of what is never saved
+    bank: str | None = None  # hash of the bank that levels are taken from
 
     def left_out(self, volatile: tuple[str, ...]) -> tuple[str, ...]:
         """The paths of a State that the checkpoint does not hold and `init` makes again, of those that it may."""
@@ -172,7 +173,7 @@ class CheckpointStore:
                 f"checkpoint {path} has another schema than this version reads",
                 f"this version reads schema {SCHEMA}; use the version of stoix_like in versions.json",
             )
-        of_then = {"inputs": {}} | body  # there were none at first
+        of_then = {"inputs": {}, "bank": None} | body  # there were none at first
         return CheckpointMeta(**{name: of_then[name] for name in CheckpointMeta._fields})
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:

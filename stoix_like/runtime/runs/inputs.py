@@ -48,6 +48,16 @@ def check_hashes(inputs: Mapping[str, Any], meta: CheckpointMeta, path: Path) ->
         )
 
 
+def check_bank(bank_hash: str | None, meta: CheckpointMeta, path: Path) -> None:
+    """Raises CheckpointError if the levels are of another bank than those of a checkpoint of the run at `path`."""
+    if bank_hash != meta.bank:
+        now, then = ((name or "none")[:12] for name in (bank_hash, meta.bank))
+        raise CheckpointError(
+            f"checkpoint {meta.update} of {path} learned on another bank of levels: its hash was {then}, not {now}",
+            "give the run the bank it began with, or start a new run with --load-path",
+        )
+
+
 def check_shapes(inputs: Mapping[str, Any], template: Any) -> None:
     """Raises ConfigError if an input does not have the shapes and types that the state has at its path, or if it stands
     where every run learns or counts."""

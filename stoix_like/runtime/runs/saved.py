@@ -123,6 +123,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     algorithm = known_algorithm(path, meta.algorithm, "in its versions.json")
     config = config_from_dict(algorithm.config_type, meta.config)
     built = build(meta.algorithm, config)
+    inputs.check_bank(built.env.bank_hash, meta, path)
     template = state_template(built.learner, config.training_core.num_seeds).params
     params = store.load_part("params", template, meta.update)  # a running run may have written a newer one
     return SavedRun(path, config, built.env, built.network, built.learner, params, meta, checkpoint)

@@ -74,6 +74,8 @@ def build_parts(
     algorithm = build.ALGORITHMS[plan.algorithm]
     prepared = prepared or build.Prepared()
     built = prepared.build(plan.algorithm, config)
+    if plan.resumed:
+        inputs.check_bank(built.env.bank_hash, plan.resumed, plan.path)
     prepared.initial = prepared.initial or start.initial_state(built.learner, config, run_devices)
     make_state, template = prepared.initial
     evaluators = list(_evaluators(built, config, algorithm))

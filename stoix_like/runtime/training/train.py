@@ -140,7 +140,8 @@ def _start_new(parts: RunParts, view: TerminalView, request: StopRequest, closin
 def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
     group, plan, config, clock = parts.group, parts.plan, parts.config, parts.clock
     files = group.run_on_primary(lambda: _open_files(parts, view, closing))
-    meta = CheckpointMeta(plan.algorithm, config.environment.task_id, 0, config_to_dict(config), {}, parts.input_hashes)
+    task_id, given = config.environment.task_id, parts.input_hashes
+    meta = CheckpointMeta(plan.algorithm, task_id, 0, config_to_dict(config), {}, given, parts.env.bank_hash)
     writer = RunWriter(group, files, meta)
     closing.callback(writer.close)  # registered last, so it runs before lock and telemetry are closed
     save = _save_checkpoint(parts, writer)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stoix_like.envs.text import oracles
-from stoix_like.envs.text.frozen_lake import MOVES, FrozenLakeState, Lake, make_frozen_lake
-from stoix_like.envs.text.grids import Position
+from stoix_like.envs.text.frozen_lake import FrozenLakeState, make_frozen_lake
+from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position
 from stoix_like.errors import ConfigError
 from stoix_like.types import LAST
 
@@ -44,7 +44,7 @@ def test_moves_ends_and_rewards_equal_plain_rules(intended_p, key):
         row, col = before.position.row[t, n], before.position.col[t, n]
         now = (after.position.row[t, n], after.position.col[t, n])
         ways = [(action[t, n] + turn) % 4 for turn in ((0,) if intended_p == 1.0 else (0, 1, 3))]
-        cells = [(min(max(row + MOVES[w][0], 0), 4), min(max(col + MOVES[w][1], 0), 4)) for w in ways]
+        cells = [(min(max(row + LAKE_MOVES[w][0], 0), 4), min(max(col + LAKE_MOVES[w][1], 0), 4)) for w in ways]
         assert now in cells
         straight.append((now == cells[0], len(set(cells)) == 3))
         ends = now == goal or holes[now] or t == 6
@@ -100,7 +100,7 @@ def brute_force(level, intended_p, turns, actions, budget, cell=None):
         total = 0.0
         for turn, share in ((0, intended_p), (1, (1 - intended_p) / 2), (3, (1 - intended_p) / 2)):
             if share:
-                down, right = MOVES[(sequence[0] + turn) % 4]
+                down, right = LAKE_MOVES[(sequence[0] + turn) % 4]
                 there = (min(max(cell[0] + down, 0), size - 1), min(max(cell[1] + right, 0), size - 1))
                 total += share * follow(there, sequence[1:])
         return total

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stoix_like.envs.text import oracles
-from stoix_like.envs.text.grids import Position
-from stoix_like.envs.text.sokoban import MOVES, Room, SokobanState, make_sokoban
+from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room
+from stoix_like.envs.text.sokoban import SokobanState, make_sokoban
 from stoix_like.errors import ConfigError
 from stoix_like.types import LAST
 
@@ -35,7 +35,7 @@ def state(text):
 
 def plain_step(walls, targets, boxes, player, action):
     """(boxes, player, reward, solved) by the rules of gym_sokoban on sets of cells."""
-    down, right = MOVES[action]
+    down, right = ROOM_MOVES[action]
     ahead, behind = (player[0] + down, player[1] + right), (player[0] + 2 * down, player[1] + 2 * right)
     before = len(boxes & targets)
     if ahead in boxes and behind not in walls and behind not in boxes:

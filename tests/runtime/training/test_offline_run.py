@@ -1,11 +1,13 @@
 """A run of a learner without a policy, whose data are an input: placed after `init` and after a resume, never saved."""
 
 import json
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.offline import ROW, OfflineConfig, write_pairs
+from support.offline import ROW, OfflineConfig, Params, State, write_pairs
 
 import stoix_like as sl
 from stoix_like.errors import CheckpointError, ConfigError
@@ -112,3 +114,57 @@ def test_inputs_that_do_not_fit_the_state(train, tmp_path, monkeypatch, given, w
     monkeypatch.setitem(ALGORITHMS, "offline", ROW._replace(inputs=lambda _: given))
     with pytest.raises(ConfigError, match=what):
         train("--run-name", "a")
+
+
+def test_a_reference_that_load_path_names_is_an_input(train, tmp_path, monkeypatch):
+    """It is placed in a new run and after a resume, is not saved, and another one is refused."""
+
+    class WithReference(NamedTuple):
+        params: Params
+        hyper: Any
+        key: Any
+        step: Any
+        data: Any
+        samples_trained: Any
+        reference: Any
+
+    def build(config):
+        made = ROW.build(config)
+        plain = made.learner
+
+        def update(state):
+            after, metrics = plain.update(State(*state[:-1]))
+            gap = jnp.abs(state.params.critic - state.reference.critic).max()
+            return WithReference(*after, state.reference), metrics | {"trainer/gap_to_reference": gap}
+
+        init = lambda key: WithReference(*plain.init(key), Params(jnp.zeros(3)))
+        return made._replace(learner=plain._replace(init=init, update=update))
+
+    write_pairs(tmp_path / "pairs.npz")
+    train("--run-name", "old", "--num-updates", "5")
+    read_reference = lambda config: sl.load_run(config.checkpointing.load_path, "latest").params
+    with_reference = lambda config: ROW.inputs(config) | {"reference": read_reference(config)}
+    monkeypatch.setitem(ALGORITHMS, "tuned", ROW._replace(build=build, inputs=with_reference))
+    few = {
+        "task_id": TASK,
+        "num_updates": 2,
+        "actor_lr": 0.1,
+        "num_eval_envs": 5,
+        "eval_interval": 0,
+        "log_interval": 1,
+    }
+    few |= {"load_path": "runs/old", "run_name": "new"}
+    tuned = lambda flags, leaves: sl.train(
+        "tuned", load_config(OfflineConfig, "tuned", flags, "ppo/maze", leaves=leaves)
+    )
+    path = tuned([], few).path
+    expected = sl.load_run("runs/old", "latest").params.critic
+    np.testing.assert_array_equal(sl.load_run("runs/new").state.reference.critic, expected)
+    told = rows(path, "TRAINER")
+    assert told[0]["trainer/gap_to_reference"] == 0.0 < told[1]["trainer/gap_to_reference"]
+    assert "reference/critic" not in (path / "checkpoints/2/meta.json").read_text()
+    tuned(["--resume", "runs/new", "--num-updates", "3"], {})
+    np.testing.assert_array_equal(sl.load_run("runs/new", "latest").state.reference.critic, expected)
+    train("--resume", "runs/old", "--num-updates", "9")
+    with pytest.raises(CheckpointError, match="was written with another reference"):
+        tuned(["--resume", "runs/new", "--num-updates", "4"], {})

@@ -1,0 +1,143 @@
+"""Makes banks, in NumPy: the levels of each world as SPA's environments draw them (arXiv 2510.15047, in RAGEN)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.envs.text import reverse_search
+from stoix_like.envs.text.banks import Bank, are_held_out
+from stoix_like.envs.text.frozen_lake import make_frozen_lake
+from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position, Room
+from stoix_like.envs.text.sokoban import make_sokoban
+from stoix_like.envs.text.sudoku import SIZE, make_sudoku, solutions
+from stoix_like.errors import ConfigError
+from stoix_like.types import Environment
+
+_BATCH = 256  # levels that are told apart at a time
+_MOST_IN_VAIN = 2_048  # draws in turn that give no new level before a bank is given up
+
+
+class World(NamedTuple):
+    """How the levels of a world are made.
+
+    Attributes:
+        make: its environment; its defaults are those of the rules.
+        rules: the names of the arguments on which levels depend.
+        draw: (generator, **rules) -> a level with arrays of NumPy, or None if what was drawn cannot be played.
+        level: a level, for its fields.
+    """
+
+    make: Callable[..., Environment]
+    rules: tuple[str, ...]
+    draw: Callable[..., Any]
+    level: Any
+
+
+def make_bank(task_id: str, num_levels: int, seed: int, kwargs: Mapping[str, Any] | None = None) -> Bank:
+    """A bank of so many levels, half of them of training and half of evaluation, no two of them alike.
+
+    Args:
+        task_id: one of `WORLDS`.
+        num_levels: how many, an even number.
+        seed: of NumPy's generator.
+        kwargs: arguments of the environment on which levels depend, such as {"num_boxes": 2}.
+
+    Raises:
+        ConfigError: another task, other arguments, or too few levels that can be played.
+    """
+    world, rules = _checked(task_id, num_levels, dict(kwargs or {}))
+    rng = np.random.default_rng(seed)
+    halves: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})  # of training, of evaluation
+    drawn_in_vain = 0
+    while (num_found := sum(map(len, halves))) < num_levels and drawn_in_vain < _MOST_IN_VAIN:
+        levels = [level for _ in range(_BATCH) if (level := world.draw(rng, **rules)) is not None]
+        _add(halves, levels, num_levels // 2)
+        drawn_in_vain = 0 if sum(map(len, halves)) > num_found else drawn_in_vain + _BATCH
+    if num_found < num_levels:
+        raise ConfigError(
+            f"--num-levels: {num_found:,} levels were found, and {_MOST_IN_VAIN:,} more were no others",
+            "ask for fewer, or for another size",
+        )
+    return Bank(task_id, rules, seed, _stacked([*halves[0].values(), *halves[1].values()]))
+
+
+def _add(halves: tuple[dict[bytes, Any], ...], levels: list[Any], most: int) -> None:
+    """Adds levels to the half to which each belongs, unless it is there or the half has `most`."""
+    if not levels:
+        return
+    for level, held_out in zip(levels, are_held_out(_stacked(levels)), strict=True):
+        half = halves[int(held_out)]
+        if len(half) < most:
+            half.setdefault(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(level)), level)
+
+
+def _checked(task_id: str, num_levels: int, kwargs: dict[str, Any]) -> tuple[World, dict[str, Any]]:
+    """(the world, all its rules). Raises ConfigError if one of them cannot be."""
+    if task_id not in WORLDS:
+        raise ConfigError(f"banks of {task_id} cannot be made", f"they are of {', '.join(WORLDS)}")
+    world = WORLDS[task_id]
+    if num_levels < 2 or num_levels % 2:
+        raise ConfigError(f"--num-levels: must be an even number from 2 on, got {num_levels}", "half are of training")
+    if unknown := [name for name in kwargs if name not in world.rules]:
+        raise ConfigError(
+            f"--kwargs: the levels of {task_id} do not depend on {', '.join(unknown)}",
+            f"they depend on {', '.join(world.rules)}",
+        )
+    world.make(**kwargs)  # raises what it refuses
+    parameters = inspect.signature(world.make).parameters
+    return world, {name: kwargs.get(name, parameters[name].default) for name in world.rules}
+
+
+def _stacked(levels: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *levels)
+
+
+def draw_lake(rng: np.random.Generator, size: int, frozen_p: float, max_actions: int) -> Lake | None:
+    """A lake with its start and goal anywhere; None without a way of at most `max_actions` moves."""
+    start, goal = rng.choice(size**2, 2, replace=False)
+    holes = rng.random(size**2) >= frozen_p
+    holes[[start, goal]] = False
+    lake = Lake(holes.reshape(size, size), *(Position(*np.divmod(np.int32(cell), size)) for cell in (start, goal)))
+    reached = {(int(lake.start.row), int(lake.start.col))}
+    for _ in range(max_actions):
+        reached |= {
+            (row + down, column + right)
+            for row, column in reached
+            for down, right in LAKE_MOVES.tolist()
+            if 0 <= row + down < size and 0 <= column + right < size and not lake.holes[row + down, column + right]
+        }
+    return lake if (int(lake.goal.row), int(lake.goal.col)) in reached else None
+
+
+def draw_puzzle(rng: np.random.Generator, num_empty: int) -> np.ndarray | None:
+    """[4, 4] int8, 0 where empty: cells are emptied in random order as long as one solution is left.
+
+    None if fewer than `num_empty` can be.
+    """
+    cells, emptied = rng.choice(solutions()).copy(), 0
+    for cell in rng.permutation(SIZE**2):
+        number, cells.flat[cell] = cells.flat[cell], 0
+        if ((cells == 0) | (solutions() == cells)).all(axis=(1, 2)).sum() == 1:
+            emptied += 1
+        else:
+            cells.flat[cell] = number
+        if emptied == num_empty:
+            return cells
+    return None
+
+
+_CELL = Position(0, 0)
+WORLDS: dict[str, World] = {
+    "FrozenLake-text-v0": World(
+        make_frozen_lake, ("size", "frozen_p", "max_actions"), draw_lake, Lake(0, _CELL, _CELL)
+    ),
+    "Sokoban-text-v0": World(
+        make_sokoban, ("num_rows", "num_cols", "num_boxes"), reverse_search.draw_room, Room(0, 0, 0, _CELL)
+    ),
+    "Sudoku-text-v0": World(make_sudoku, ("num_empty",), draw_puzzle, 0),
+}
