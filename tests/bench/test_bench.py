@@ -72,7 +72,7 @@ def test_all_is_every_suite_but_the_trainings_and_those_that_are_parts_of_others
         monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
     assert main(["--suite", "all", "--device-type", "cpu"]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    trained = {"learning", "learning_maze", "learning_v0", "learning_curves", "ablation", "loop_soak"}
+    trained = {"learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"}
     trained |= {"search", "search_maze"}
     trained |= {"scale_ppo", "scale_spo", "launches", "gpu"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}

@@ -49,6 +49,7 @@ SHARP = SHORT._replace(temperature=0.01)
 #: Four first actions followed by sampled ones, and the best path that any search of the episode has found.
 PLAN = DISTINCT._replace(continuation="sampled", incumbent=True)
 PACKED = ("binpack-2048", "utilisation")
+PACKED_BY_SEARCH = ("binpack-512", "utilisation")
 SOLVED = ("maze-2048", "solve_rate")
 SEARCHED = ("maze-512", "solve_rate")  # a search of 2,048 takes a quarter of an hour on a core
 #: The same networks and environment steps for both algorithms. PPO's rollout lengths and epochs are the best of those
@@ -90,9 +91,9 @@ MAZE_CLAIMS = (
 #: The presets of BinPack-v2 on the levels of rust_rl's generator.
 V0 = ("--task-id", "BinPack-v0")
 V0_CLAIMS = tuple(
-    Claim(_preset(preset, *V0, name=name), *PACKED, f"{name}/{suffix}", search, search is None)
+    Claim(_preset(preset, *V0, name=name), *levels, f"{name}/{suffix}", search, search is None)
     for preset, name in (("ppo/quick", "ppo-quick-v0"), ("spo/quick", "spo-quick-v0"))
-    for suffix, search in (("network", None), ("search", DISTINCT))
+    for suffix, search, levels in (("network", None, PACKED), ("search", DISTINCT, PACKED_BY_SEARCH))
 )
 
 #: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
@@ -123,17 +124,17 @@ ABLATION = tuple(
 
 def learning_suite() -> Iterator[Measurement]:
     """BinPack: means over seeds of the last, deterministic policies; the spread is half a 95 % interval over seeds."""
-    yield from _rows(PACKING_CLAIMS, PACKING_PAIRS)
+    yield from claim_rows(PACKING_CLAIMS, PACKING_PAIRS)
 
 
 def learning_maze_suite() -> Iterator[Measurement]:
     """Maze: like `learning_suite`."""
-    yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
+    yield from claim_rows(MAZE_CLAIMS, MAZE_PAIRS)
 
 
 def learning_v0_suite() -> Iterator[Measurement]:
     """BinPack-v0: like `learning_suite`."""
-    yield from _rows(V0_CLAIMS, ())
+    yield from claim_rows(V0_CLAIMS, ())
 
 
 def ablation_suite() -> Iterator[Measurement]:
@@ -151,7 +152,7 @@ def _ablation_row(training: Training) -> Measurement:
     return Measurement(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
 
 
-def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Measurement]:
+def claim_rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Measurement]:
     """A row for each claim, and one for each pair of claims."""
     means = {}
     for claim in claims:
@@ -178,10 +179,10 @@ def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
         f"{claim.level_set}, {steps:,} steps, {_range_text(min(seconds), max(seconds))};"
         f" {scores[0]['policy']}; seeds {of_seeds}{_solved_note(claim, scores)}"
     )
-    spread = (interval.high - interval.low) / 2 / interval.point
-    return Measurement(
-        f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note
-    )
+    spread = (interval.high - interval.low) / 2 / max(interval.point, 1e-9)
+    name, ceiling = f"learning/{claim.row or claim.training.preset}", scores[0]["ceiling"]
+    share = None if ceiling is None else interval.point / ceiling
+    return Measurement(name, interval.point, claim.metric, spread, ceiling=ceiling, share=share, note=note)
 
 
 def _range_text(shortest: float, longest: float) -> str:
@@ -207,6 +208,7 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     return of_seed[claim.metric] | {
         "solve_rate": of_seed.get("solve_rate", {}).get("mean"),
         "policy": result["policy"],
+        "ceiling": result.get("ceiling"),
         "timesteps": last["timesteps"],
         "seconds": last["elapsed_seconds"],
     }

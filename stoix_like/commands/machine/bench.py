@@ -31,7 +31,7 @@ IN_ALL = (
     "parity",
 )
 BY_NAME = (
-    *("learning", "learning_maze", "learning_v0", "learning_curves", "ablation", "loop_soak"),
+    *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),
     *("search", "search_maze"),
     *("scale_ppo", "scale_spo", "launches", "gpu"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -75,6 +76,18 @@ def drawn_level(bank: Bank, *, held_out: bool) -> Callable[[Key], Any]:
         return jax.tree.map(lambda x: jnp.asarray(x)[index], levels)
 
     return draw
+
+
+def both_resets(
+    reset: Callable[[Callable[[Key], Any], Key], Any], draw: Callable[[bool, Key], Any], bank: Bank | None
+) -> tuple[Callable[[Key], Any], Callable[[Key], Any]]:
+    """(`reset`, `held_out`) of a world: `reset` on the levels of its bank, or on those that `draw` draws."""
+
+    def on(held_out: bool) -> Callable[[Key], Any]:
+        level = functools.partial(draw, held_out) if bank is None else drawn_level(bank, held_out=held_out)
+        return functools.partial(reset, level)
+
+    return on(False), on(True)
 
 
 def with_rules(task_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.text.banks import Bank, drawn_level
+from stoix_like.envs.text.banks import Bank, both_resets
 from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position, can_reach, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, frozen_lake_ceiling
@@ -61,13 +61,9 @@ def make_frozen_lake(
     """
     rules = _Rules(size, frozen_p, intended_p, max_actions)
     _check(rules)
-
-    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[FrozenLakeState, TimeStep]]:
-        draw = functools.partial(_drawn, rules, held_out) if bank is None else drawn_level(bank, held_out=held_out)
-        return functools.partial(_reset, draw)
-
+    reset, held_out = both_resets(_reset, functools.partial(_drawn, rules), bank)
     return Environment(
-        reset_on(held_out=False),
+        reset,
         functools.partial(_step, rules),
         ActionSpec(4),
         task_id="FrozenLake-text-v0",
@@ -76,7 +72,7 @@ def make_frozen_lake(
         rekey=lambda state, key: state._replace(key=key),
         observation_adapter="grid",
         time_limit=max_actions,
-        held_out=reset_on(held_out=True),
+        held_out=held_out,
         render=_render,
         ceiling=lambda state: frozen_lake_ceiling(state.lake, intended_p, Turns.one_by_one(max_actions)),
         bank_hash=None if bank is None else bank.hash,

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from stoix_like.envs.text.banks import Bank, drawn_level
+from stoix_like.envs.text.banks import Bank, both_resets
 from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, sokoban_ceiling
@@ -65,8 +65,7 @@ def make_sokoban(
     -0.1 a step, 1 for a box that comes onto a target, -1 for one that leaves it, 10 at the end if all are on targets.
 
     Args:
-        num_rows, num_cols: of the room.
-        num_boxes: boxes, and targets.
+        num_rows, num_cols, num_boxes: of the room, which has as many targets.
         max_actions: the limit. It belongs to the task: the steps made are in the observation, and the end is one.
         num_pulls: random moves backwards from the solved room, by which a level is made. Levels that no `max_actions`
             moves solve may come of more of them than the limit.
@@ -77,13 +76,9 @@ def make_sokoban(
     """
     rules = _Rules((num_rows, num_cols), num_boxes, max_actions, num_pulls)
     _check(rules)
-
-    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[SokobanState, TimeStep]]:
-        draw = functools.partial(_drawn, rules, held_out) if bank is None else drawn_level(bank, held_out=held_out)
-        return functools.partial(_reset, rules, draw)
-
+    reset, held_out = both_resets(functools.partial(_reset, rules), functools.partial(_drawn, rules), bank)
     return Environment(
-        reset_on(held_out=False),
+        reset,
         functools.partial(_step, rules),
         ActionSpec(4),
         task_id="Sokoban-text-v0",
@@ -92,7 +87,7 @@ def make_sokoban(
         rekey=lambda state, _: state,
         observation_adapter="cells",
         time_limit=max_actions,
-        held_out=reset_on(held_out=True),
+        held_out=held_out,
         render=_render,
         ceiling=lambda state: sokoban_ceiling(state.room, Turns.one_by_one(max_actions)),
         bank_hash=None if bank is None else bank.hash,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.text.banks import Bank, drawn_level
+from stoix_like.envs.text.banks import Bank, both_resets
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, sudoku_ceiling
 from stoix_like.errors import ConfigError
@@ -51,13 +51,9 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30, bank: Bank | None = N
         raise ConfigError(
             f"environment.kwargs.max_actions: {max_actions} are too few for {num_empty} empty cells", "raise it"
         )
-
-    def reset_on(*, held_out: bool) -> Callable[[Key], tuple[SudokuState, TimeStep]]:
-        draw = functools.partial(_drawn, num_empty, held_out) if bank is None else drawn_level(bank, held_out=held_out)
-        return functools.partial(_reset, max_actions, draw)
-
+    reset, held_out = both_resets(functools.partial(_reset, max_actions), functools.partial(_drawn, num_empty), bank)
     return Environment(
-        reset_on(held_out=False),
+        reset,
         functools.partial(_step, max_actions),
         ActionSpec(SIZE**3),
         task_id="Sudoku-text-v0",
@@ -65,7 +61,7 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30, bank: Bank | None = N
         episode_metrics=lambda state, _: {"solve_rate": _is_solved(state).astype(jnp.float32)},
         rekey=lambda state, _: state,
         time_limit=max_actions,
-        held_out=reset_on(held_out=True),
+        held_out=held_out,
         render=_render,
         ceiling=lambda state: sudoku_ceiling(int((~state.given).sum()), Turns.one_by_one(max_actions)),
         bank_hash=None if bank is None else bank.hash,

@@ -74,12 +74,10 @@ def build_parts(
     algorithm = build.ALGORITHMS[plan.algorithm]
     prepared = prepared or build.Prepared()
     built = prepared.build(plan.algorithm, config)
-    if plan.resumed:
-        inputs.check_bank(built.env.bank_hash, plan.resumed, plan.path)
     prepared.initial = prepared.initial or start.initial_state(built.learner, config, run_devices)
     make_state, template = prepared.initial
     evaluators = list(_evaluators(built, config, algorithm))
-    given = _inputs(group, algorithm, config)
+    given = _inputs(group, plan, algorithm, config, built.env)
     state = start.first_state(group, plan, config, built.learner, make_state, template, given)
     before = config_from_dict(type(config), plan.resumed.config) if plan.resumed else prepared.config
     state = start.with_hyper(state, algorithm.make_hyper(before), algorithm.make_hyper(config))
@@ -101,8 +99,13 @@ def build_parts(
     )
 
 
-def _inputs(group: ProcessGroup, algorithm: Algorithm, config: Any) -> dict[str, Any]:
-    """The arrays that the run is given. Raises ConfigError if its processes are given different ones."""
+def _inputs(group: ProcessGroup, plan: RunStart, algorithm: Algorithm, config: Any, env: Environment) -> dict[str, Any]:
+    """The arrays that the run is given.
+
+    Raises ConfigError if its processes are given different ones, and CheckpointError if it began with another bank.
+    """
+    if plan.resumed is not None:
+        inputs.check_bank(env.bank_hash, plan.resumed, plan.path)
     given = algorithm.inputs(config)
     if given and group.count > 1:
         hashes = inputs.hashes(given)

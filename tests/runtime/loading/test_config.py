@@ -33,9 +33,10 @@ from stoix_like.runtime.loading.documents import read_yaml, to_yaml
 from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
-PPO_PRESETS = ["binpack", "binpack_gpu", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_gpu", "maze_mlp"]
-PPO_PRESETS += ["quick", "snake"]
-SPO_PRESETS = ["binpack", "binpack_gpu", "binpack_v0", "maze", "maze_gpu", "maze_mlp", "quick"]
+PPO_PRESETS = ["binpack", "binpack_gpu", "binpack_large", "binpack_v0", "connect_four", "frozen_lake", "maze"]
+PPO_PRESETS += ["maze_gpu", "maze_mlp", "quick", "snake", "sokoban", "sudoku"]
+SPO_PRESETS = ["binpack", "binpack_gpu", "binpack_v0", "frozen_lake", "maze", "maze_gpu", "maze_mlp", "quick"]
+SPO_PRESETS += ["sokoban", "sudoku"]
 ALPHAZERO_PRESETS = ["connect_four", "connect_four_gpu", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
 SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
 PRESETS = [
