@@ -41,7 +41,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "level_set": ("stoix_like.evaluation.levels", "level_set"),
     "load_policy": ("stoix_like.runtime.weights.exported_policy", "load_policy"),
     "load_run": ("stoix_like.runtime.runs.saved", "load_run"),
-    "read_bank": ("stoix_like.runtime.runs.level_banks", "read_bank"),
+    "read_bank": ("stoix_like.runtime.runs.bank_files", "read_bank"),
     "train": ("stoix_like.runtime.training.train", "train"),
     "Callback": ("stoix_like.runtime.training.callbacks", "Callback"),
     "StopTraining": ("stoix_like.runtime.training.callbacks", "StopTraining"),
@@ -213,8 +213,8 @@ if TYPE_CHECKING:
     from stoix_like.runtime.results.groups import ComparisonGroup, Experiment
     from stoix_like.runtime.results.series import Series
     from stoix_like.runtime.results.statistics import compare
+    from stoix_like.runtime.runs.bank_files import read_bank
     from stoix_like.runtime.runs.build import ALGORITHMS, make_network
-    from stoix_like.runtime.runs.level_banks import read_bank
     from stoix_like.runtime.runs.saved import load_run
     from stoix_like.runtime.runs.sources import load_config
     from stoix_like.runtime.training.callbacks import Callback, StopTraining

@@ -19,6 +19,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.types import Array, Environment, Key
 
+_BATCH = 256  # levels that are made at a time to find their ceilings
 LARGEST_SET = 2**30  # levels: a last round that is filled up to twice as many is still counted in int32
 _NAME = re.compile(r"(?P<family>[a-z0-9]+)-(?P<count>[1-9][0-9]*)")
 
@@ -74,12 +75,25 @@ def fingerprint(levels: Any) -> str:
 
 
 def ceilings(env: Environment, keys: Key) -> np.ndarray:
-    """[E] how often the best player succeeds at the levels of evaluation of keys [E]; `env` has a `ceiling`."""
+    """[E] the solve rate of the best player on the levels of evaluation of keys [E], by `env.ceiling`.
+
+    Levels that come several times are computed once.
+    """
     if env.ceiling is None:
         raise ValueError(f"{env.task_id} has no ceiling")
-    states, _ = jax.jit(jax.vmap(env.evaluation_reset))(keys)
-    states = jax.tree.map(lambda x: x if trees.is_key(x) else _host(x), states)
-    return np.array([env.ceiling(jax.tree.map(lambda x: x[i], states)) for i in range(keys.shape[0])])  # noqa: B023
+    reset, known = jax.jit(jax.vmap(env.evaluation_reset)), dict[bytes, float]()
+    found = []
+    for start in range(0, keys.shape[0], _BATCH):
+        states, _ = reset(keys[start : start + _BATCH])
+        leaves, structure = jax.tree.flatten(states)
+        leaves = [leaf if trees.is_key(leaf) else _host(leaf) for leaf in leaves]
+        for index in range(leaves[0].shape[0]):
+            own = [None if trees.is_key(leaf) else leaf[index] for leaf in leaves]  # no ceiling depends on a key
+            name = b"".join(np.ascontiguousarray(x).tobytes() for x in own if x is not None)
+            if name not in known:
+                known[name] = env.ceiling(jax.tree.unflatten(structure, own))
+            found.append(known[name])
+    return np.array(found)
 
 
 def _host(leaf: Array) -> np.ndarray:

@@ -16,7 +16,7 @@ from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardLayout
 from stoix_like.networks.board import BoardTorso, LineTorso
-from stoix_like.networks.cells import CellsTorso, square_layout
+from stoix_like.networks.cells import CellsTorso
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
@@ -29,7 +29,7 @@ REQUIRED_FIELDS = {
     "dense": (),
     "board": (),
     "lines": (),
-    "cells": ("cells", "actions_left"),
+    "cells": ("cells", "player", "actions_left"),
     "grid": ("walls", "agent_position", "target_position", "step_count"),
     "binpack": ("ems", "ems_mask", "items", "items_mask", "items_placed"),
 }
@@ -87,9 +87,7 @@ def make(
     """
     _check(observation, action_spec, adapter, layout)
     _check_heads(config, adapter)
-    if adapter == "cells":
-        parts = _cells_parts(observation, action_spec, config)
-    elif adapter == "grid":
+    if adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
     else:
         parts = _parts(action_spec, config, adapter, layout)
@@ -107,6 +105,9 @@ def _check_heads(config: ArchitectureConfig, adapter: str) -> None:
 def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, layout: BoardLayout | None) -> _Parts:
     if adapter == "binpack":
         return _binpack_parts(config)
+    if adapter == "cells":
+        torso = CellsTorso(config.hidden_dim, config.num_layers or 4, dtype=_dtype(config))
+        return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
     if layout is not None and adapter in ("board", "lines"):
         return _board_parts(layout, action_spec, config, adapter)
     return _dense_parts(action_spec, config)
@@ -165,12 +166,6 @@ def _board_parts(layout: BoardLayout, action_spec: ActionSpec, config: Architect
         torso = LineTorso(layout.lines, (width,) * (config.num_layers or 2), dtype=dtype)
     else:
         torso = BoardTorso(layout, width, config.num_layers or 4, dtype=dtype)
-    return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
-
-
-def _cells_parts(observation: Observation, action_spec: ActionSpec, config: ArchitectureConfig) -> _Parts:
-    rows, columns, _ = observation.agent_view["cells"].shape
-    torso = CellsTorso(square_layout(rows, columns), config.hidden_dim, config.num_layers or 4, dtype=_dtype(config))
     return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
 
 

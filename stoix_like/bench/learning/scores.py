@@ -181,7 +181,7 @@ def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
     )
     spread = (interval.high - interval.low) / 2 / max(interval.point, 1e-9)
     name, ceiling = f"learning/{claim.row or claim.training.preset}", scores[0]["ceiling"]
-    share = None if ceiling is None else interval.point / ceiling
+    share = interval.point / ceiling if ceiling else None
     return Measurement(name, interval.point, claim.metric, spread, ceiling=ceiling, share=share, note=note)
 
 
@@ -208,7 +208,7 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     return of_seed[claim.metric] | {
         "solve_rate": of_seed.get("solve_rate", {}).get("mean"),
         "policy": result["policy"],
-        "ceiling": result.get("ceiling"),
+        "ceiling": result.get("ceiling") if claim.metric == "solve_rate" else None,
         "timesteps": last["timesteps"],
         "seconds": last["elapsed_seconds"],
     }

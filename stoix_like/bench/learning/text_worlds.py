@@ -18,7 +18,7 @@ from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.sources import load_config
 
 
-class World(NamedTuple):
+class Task(NamedTuple):
     """A world that is learned: the presets of both algorithms, with further flags, and its frozen levels."""
 
     name: str
@@ -29,41 +29,41 @@ class World(NamedTuple):
 
 #: Rooms that the best player needs up to 40 moves for.
 LARGE = ("--kwargs", "{bank: sokoban_8x8_2, max_actions: 40}")
-WORLDS = (
-    World("frozen_lake", "frozen_lake", "frozenlaketext-1024"),
-    World("frozen_lake_firm", "frozen_lake", "frozenlaketext-1024", ("--kwargs", "{intended_p: 1.0}")),
-    World("sudoku", "sudoku", "sudokutext-1024"),
-    World("sokoban", "sokoban", "sokobantext-1024"),
-    World("sokoban_8x8_2", "sokoban", "sokobantext-256", LARGE),
+TASKS = (
+    Task("frozen_lake", "frozen_lake", "frozenlaketext-1024"),
+    Task("frozen_lake_firm", "frozen_lake", "frozenlaketext-1024", ("--kwargs", "{intended_p: 1.0}")),
+    Task("sudoku", "sudoku", "sudokutext-1024"),
+    Task("sokoban", "sokoban", "sokobantext-1024"),
+    Task("sokoban_8x8_2", "sokoban", "sokobantext-256", LARGE),
 )
 
 
 def text_worlds_suite() -> Iterator[Measurement]:
     """Each world: random play, then the last policies of PPO and SPO, alone and with a search."""
-    for world in WORLDS:
-        yield _random_row(world)
-        yield from claim_rows(tuple(_claims(world)), ())
+    for task in TASKS:
+        yield _random_row(task)
+        yield from claim_rows(tuple(_claims(task)), ())
 
 
-def _claims(world: World) -> Iterator[Claim]:
+def _claims(task: Task) -> Iterator[Claim]:
     for algorithm in ("ppo", "spo"):
-        name = f"{algorithm}-{world.name}".replace("_", "-")
-        training = Training(name, f"{algorithm}/{world.preset}", world.flags)
-        yield Claim(training, world.level_set, "solve_rate", f"{algorithm}/{world.name}/network", network=True)
+        name = f"{algorithm}-{task.name}".replace("_", "-")
+        training = Training(name, f"{algorithm}/{task.preset}", task.flags)
+        yield Claim(training, task.level_set, "solve_rate", f"{algorithm}/{task.name}/network", network=True)
         search = SHARP if algorithm == "ppo" else None  # SPO has its own
-        yield Claim(training, world.level_set, "solve_rate", f"{algorithm}/{world.name}/search", search)
+        yield Claim(training, task.level_set, "solve_rate", f"{algorithm}/{task.name}/search", search)
 
 
-def _random_row(world: World) -> Measurement:
-    config = load_config(PPOConfig, "ppo", ["--config", f"ppo/{world.preset}", *world.flags], "").config
+def _random_row(task: Task) -> Measurement:
+    config = load_config(PPOConfig, "ppo", ["--config", f"ppo/{task.preset}", *task.flags], "").config
     env = build.make_env(config.environment)
-    evaluator = Evaluator(env, random_legal, make_levels(env, world.level_set, 256), num_envs=256)
+    evaluator = Evaluator(env, random_legal, make_levels(env, task.level_set, 256), num_envs=256)
     scores = evaluator({}, jax.random.key(0), 0)
     interval = mean_interval(scores.results["solve_rate"][0])
     ceiling = evaluator.ceiling(jax.random.key(0), 0)
     spread = (interval.high - interval.low) / 2 / max(interval.point, 1e-9)
-    share = None if ceiling is None else interval.point / ceiling
-    note = f"{world.level_set}; levels {scores.level_hash}"
+    share = interval.point / ceiling if ceiling else None
+    note = f"{task.level_set}; levels {scores.level_hash}"
     return Measurement(
-        f"random_legal/{world.name}", interval.point, "solve_rate", spread, ceiling=ceiling, share=share, note=note
+        f"random_legal/{task.name}", interval.point, "solve_rate", spread, ceiling=ceiling, share=share, note=note
     )

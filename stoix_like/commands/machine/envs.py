@@ -29,10 +29,10 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type="cpu"))  # nothing here needs a GPU
     if arguments.task_ids:
         from stoix_like.algorithms import tasks
-        from stoix_like.runtime.runs.level_banks import with_bank
+        from stoix_like.runtime.runs.bank_files import with_bank
 
-        kwargs = with_bank(kwargs_of_flag(arguments.kwargs))
-        envs = [tasks.make(task_id, kwargs=kwargs) for task_id in arguments.task_ids]
+        kwargs = kwargs_of_flag(arguments.kwargs)
+        envs = [tasks.make(task_id, kwargs=with_bank(task_id, kwargs)) for task_id in arguments.task_ids]
         print("\n\n".join("\n".join(describe_task(env)) for env in envs))
         return 0
     if arguments.kwargs is not None:

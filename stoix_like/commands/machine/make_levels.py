@@ -15,7 +15,7 @@ from stoix_like.runtime.hardware import devices
 if TYPE_CHECKING:
     from stoix_like.envs.text.banks import Bank
 
-_CEILING_LEVELS = 256
+_CEILING_LEVELS = 512
 
 
 def main(argv: list[str]) -> int:
@@ -28,12 +28,13 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--out: {path} exists", "name another file, or move it away")
     devices.select(HardwareConfig(device_type="cpu"))
     from stoix_like.envs.text.bank_making import make_bank
-    from stoix_like.runtime.runs.level_banks import write_bank
+    from stoix_like.runtime.runs.bank_files import write_bank
 
     kwargs = kwargs_of_flag(arguments.kwargs)
     bank = make_bank(arguments.task_id, arguments.num_levels, arguments.seed, kwargs)
+    described = describe_bank(bank)
     write_bank(path, bank)
-    print("\n".join(describe_bank(bank)))
+    print("\n".join(described))
     print(f"train on them with --task-id {bank.task_id} --kwargs '{{bank: {path}}}'")
     return 0
 
@@ -51,7 +52,7 @@ def make_parser() -> ArgumentParser:
 
 
 def describe_bank(bank: Bank) -> list[str]:
-    """Lines about a bank: its rules, its hash, and how often the best player succeeds at the levels of evaluation."""
+    """Lines about a bank: its rules, its hash, and what the best player solves of the levels of evaluation."""
     import jax
 
     from stoix_like.envs import registry
@@ -63,5 +64,6 @@ def describe_bank(bank: Bank) -> list[str]:
     return [
         f"{bank.size:,} levels of {bank.task_id} with {rules}, half of them of evaluation; seed {bank.seed}, hash"
         f" {bank.hash[:12]}",
-        f"the best player succeeds at {best.mean():.4f} of {_CEILING_LEVELS} drawn from those of evaluation",
+        f"within the task's default of {env.time_limit} actions the best player solves {best.mean():.4f} of"
+        f" {_CEILING_LEVELS} draws from those of evaluation",
     ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stoix_like.envs.construction import usable_values
 from stoix_like.envs.text import reverse_search
 from stoix_like.envs.text.banks import Bank, are_held_out
 from stoix_like.envs.text.frozen_lake import make_frozen_lake
@@ -22,17 +23,17 @@ _BATCH = 256  # levels that are told apart at a time
 _MOST_IN_VAIN = 2_048  # draws in turn that give no new level before a bank is given up
 
 
-class World(NamedTuple):
+class LevelMaker(NamedTuple):
     """How the levels of a world are made.
 
     Attributes:
-        make: its environment; its defaults are those of the rules.
+        make_env: its environment; its defaults are those of the rules.
         rules: the names of the arguments on which levels depend.
         draw: (generator, **rules) -> a level with arrays of NumPy, or None if what was drawn cannot be played.
         level: a level, for its fields.
     """
 
-    make: Callable[..., Environment]
+    make_env: Callable[..., Environment]
     rules: tuple[str, ...]
     draw: Callable[..., Any]
     level: Any
@@ -42,7 +43,7 @@ def make_bank(task_id: str, num_levels: int, seed: int, kwargs: Mapping[str, Any
     """A bank of so many levels, half of them of training and half of evaluation, no two of them alike.
 
     Args:
-        task_id: one of `WORLDS`.
+        task_id: one of `LEVEL_MAKERS`.
         num_levels: how many, an even number.
         seed: of NumPy's generator.
         kwargs: arguments of the environment on which levels depend, such as {"num_boxes": 2}.
@@ -50,17 +51,17 @@ def make_bank(task_id: str, num_levels: int, seed: int, kwargs: Mapping[str, Any
     Raises:
         ConfigError: another task, other arguments, or too few levels that can be played.
     """
-    world, rules = _checked(task_id, num_levels, dict(kwargs or {}))
-    rng = np.random.default_rng(seed)
+    maker, rules = _checked(task_id, num_levels, dict(kwargs or {}))
+    rng, most = np.random.default_rng(seed), num_levels // 2
     halves: tuple[dict[bytes, Any], dict[bytes, Any]] = ({}, {})  # of training, of evaluation
     drawn_in_vain = 0
     while (num_found := sum(map(len, halves))) < num_levels and drawn_in_vain < _MOST_IN_VAIN:
-        levels = [level for _ in range(_BATCH) if (level := world.draw(rng, **rules)) is not None]
-        _add(halves, levels, num_levels // 2)
+        _add(halves, [level for _ in range(_BATCH) if (level := maker.draw(rng, **rules)) is not None], most)
         drawn_in_vain = 0 if sum(map(len, halves)) > num_found else drawn_in_vain + _BATCH
     if num_found < num_levels:
+        part, found = min(("training", len(halves[0])), ("evaluation", len(halves[1])), key=lambda half: half[1])
         raise ConfigError(
-            f"--num-levels: {num_found:,} levels were found, and {_MOST_IN_VAIN:,} more were no others",
+            f"num_levels: {found:,} of {most:,} levels of {part} were found, and {_MOST_IN_VAIN:,} draws gave no more",
             "ask for fewer, or for another size",
         )
     return Bank(task_id, rules, seed, _stacked([*halves[0].values(), *halves[1].values()]))
@@ -76,21 +77,25 @@ def _add(halves: tuple[dict[bytes, Any], ...], levels: list[Any], most: int) -> 
             half.setdefault(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(level)), level)
 
 
-def _checked(task_id: str, num_levels: int, kwargs: dict[str, Any]) -> tuple[World, dict[str, Any]]:
-    """(the world, all its rules). Raises ConfigError if one of them cannot be."""
-    if task_id not in WORLDS:
-        raise ConfigError(f"banks of {task_id} cannot be made", f"they are of {', '.join(WORLDS)}")
-    world = WORLDS[task_id]
+def _checked(task_id: str, num_levels: int, kwargs: dict[str, Any]) -> tuple[LevelMaker, dict[str, Any]]:
+    """(how its levels are made, all rules as plain numbers). Raises ConfigError if one of them cannot be."""
+    if task_id not in LEVEL_MAKERS:
+        raise ConfigError(f"banks of {task_id} cannot be made", f"they are of {', '.join(LEVEL_MAKERS)}")
+    maker = LEVEL_MAKERS[task_id]
     if num_levels < 2 or num_levels % 2:
-        raise ConfigError(f"--num-levels: must be an even number from 2 on, got {num_levels}", "half are of training")
-    if unknown := [name for name in kwargs if name not in world.rules]:
+        raise ConfigError(f"num_levels: must be an even number from 2 on, got {num_levels}", "half are of training")
+    if unknown := [str(name) for name in kwargs if name not in maker.rules]:
         raise ConfigError(
-            f"--kwargs: the levels of {task_id} do not depend on {', '.join(unknown)}",
-            f"they depend on {', '.join(world.rules)}",
+            f"environment.kwargs: the levels of {task_id} do not depend on {', '.join(unknown)}",
+            f"they depend on {', '.join(maker.rules)}",
         )
-    world.make(**kwargs)  # raises what it refuses
-    parameters = inspect.signature(world.make).parameters
-    return world, {name: kwargs.get(name, parameters[name].default) for name in world.rules}
+    defaults = {name: inspect.signature(maker.make_env).parameters[name].default for name in maker.rules}
+    with usable_values(task_id, kwargs):
+        rules = {name: type(default)(kwargs.get(name, default)) for name, default in defaults.items()}
+        if rounded := [name for name, value in kwargs.items() if rules[name] != value]:
+            raise ValueError(f"{rounded[0]} must be a whole number")
+        maker.make_env(**rules)  # raises what it refuses
+    return maker, rules
 
 
 def _stacked(levels: list[Any]) -> Any:
@@ -132,12 +137,12 @@ def draw_puzzle(rng: np.random.Generator, num_empty: int) -> np.ndarray | None:
 
 
 _CELL = Position(0, 0)
-WORLDS: dict[str, World] = {
-    "FrozenLake-text-v0": World(
+LEVEL_MAKERS: dict[str, LevelMaker] = {
+    "FrozenLake-text-v0": LevelMaker(
         make_frozen_lake, ("size", "frozen_p", "max_actions"), draw_lake, Lake(0, _CELL, _CELL)
     ),
-    "Sokoban-text-v0": World(
+    "Sokoban-text-v0": LevelMaker(
         make_sokoban, ("num_rows", "num_cols", "num_boxes"), reverse_search.draw_room, Room(0, 0, 0, _CELL)
     ),
-    "Sudoku-text-v0": World(make_sudoku, ("num_empty",), draw_puzzle, 0),
+    "Sudoku-text-v0": LevelMaker(make_sudoku, ("num_empty",), draw_puzzle, 0),
 }

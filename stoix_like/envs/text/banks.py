@@ -17,6 +17,8 @@ from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.types import Key
 
+_OF_GENERATORS = {"num_pulls"}  # arguments of environments that say how levels are drawn, and that no bank has
+
 
 class Bank(NamedTuple):
     """Levels of one world.
@@ -57,7 +59,7 @@ def are_held_out(levels: Any) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(is_held_out))(levels))
 
 
-def drawn_level(bank: Bank, *, held_out: bool) -> Callable[[Key], Any]:
+def level_sampler(bank: Bank, *, held_out: bool) -> Callable[[Key], Any]:
     """(key) -> one of the bank's levels of training, or of evaluation, all equally often.
 
     Raises ConfigError if it has none.
@@ -71,27 +73,35 @@ def drawn_level(bank: Bank, *, held_out: bool) -> Callable[[Key], Any]:
         )
     levels = jax.tree.map(lambda x: x[chosen], bank.levels)
 
-    def draw(key: Key) -> Any:
+    def sample(key: Key) -> Any:
         index = jax.random.randint(key, (), 0, chosen.size)
         return jax.tree.map(lambda x: jnp.asarray(x)[index], levels)
 
-    return draw
+    return sample
 
 
-def both_resets(
+def make_resets(
     reset: Callable[[Callable[[Key], Any], Key], Any], draw: Callable[[bool, Key], Any], bank: Bank | None
 ) -> tuple[Callable[[Key], Any], Callable[[Key], Any]]:
-    """(`reset`, `held_out`) of a world: `reset` on the levels of its bank, or on those that `draw` draws."""
+    """(`reset`, `held_out`) of a world: `reset` on the levels of its bank, or on those that `draw` draws.
 
-    def on(held_out: bool) -> Callable[[Key], Any]:
-        level = functools.partial(draw, held_out) if bank is None else drawn_level(bank, held_out=held_out)
-        return functools.partial(reset, level)
-
-    return on(False), on(True)
+    Raises ConfigError if the bank's levels are of other sizes than those that are drawn.
+    """
+    if bank is None:
+        training, evaluation = (functools.partial(draw, held_out) for held_out in (False, True))
+        return functools.partial(reset, training), functools.partial(reset, evaluation)
+    drawn = jax.eval_shape(functools.partial(draw, False), jax.random.key(0))
+    wanted, found = trees.named_leaves(drawn), trees.named_leaves(bank.levels)
+    if {n: (x.shape, x.dtype) for n, x in wanted.items()} != {n: (x.shape[1:], x.dtype) for n, x in found.items()}:
+        raise ConfigError(
+            "environment.kwargs.bank: its levels have other sizes than the environment", "name a bank of these sizes"
+        )
+    of_training, of_evaluation = (level_sampler(bank, held_out=held_out) for held_out in (False, True))
+    return functools.partial(reset, of_training), functools.partial(reset, of_evaluation)
 
 
 def with_rules(task_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an environment with those that its bank, if it has one, was made by.
+    """The arguments of an environment with those that its bank was made by.
 
     Raises ConfigError if the bank is of another world or of other rules, or only a name.
     """
@@ -103,13 +113,15 @@ def with_rules(task_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         )
     if bank.task_id != task_id:
         raise ConfigError(
-            f"environment.kwargs.bank: its levels are of {bank.task_id}, not of {task_id}",
-            "name a bank of this task",
+            f"environment.kwargs.bank: its levels are of {bank.task_id}, not of {task_id}", "name a bank of this task"
         )
+    if _OF_GENERATORS & set(arguments):
+        unused = ", ".join(sorted(_OF_GENERATORS & set(arguments)))
+        raise ConfigError(f"environment.kwargs.{unused}: levels of a bank are not drawn", "leave it out, or the bank")
     differing = [f"{name} {value}" for name, value in bank.rules.items() if arguments.get(name, value) != value]
     if differing:
         raise ConfigError(
             f"environment.kwargs.bank: its levels were made with {', '.join(differing)}",
             "leave these arguments out: the bank says them",
         )
-    return {**bank.rules, **arguments}
+    return {**arguments, **bank.rules}

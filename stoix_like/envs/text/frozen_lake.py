@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.text.banks import Bank, both_resets
+from stoix_like.envs.text.banks import Bank, make_resets
 from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position, can_reach, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, frozen_lake_ceiling
@@ -61,7 +61,7 @@ def make_frozen_lake(
     """
     rules = _Rules(size, frozen_p, intended_p, max_actions)
     _check(rules)
-    reset, held_out = both_resets(_reset, functools.partial(_drawn, rules), bank)
+    reset, held_out = make_resets(_reset, functools.partial(_drawn, rules), bank)
     return Environment(
         reset,
         functools.partial(_step, rules),

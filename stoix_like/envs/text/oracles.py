@@ -7,7 +7,6 @@ turn it sees everything, which is an upper bound of every other.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -42,26 +41,27 @@ def frozen_lake_ceiling(lake: Lake, intended_p: float, turns: Turns) -> float:
     holes = np.asarray(lake.holes)
     size, goal = holes.shape[0], int(lake.goal.row) * holes.shape[0] + int(lake.goal.col)
     matrices = _transitions(holes, goal, intended_p)
+    reached = {0: np.eye(size**2)[None]}  # {actions written: [sequences, from, to]}
+    for written in range(1, min(turns.actions_per_turn, turns.max_actions) + 1):
+        reached[written] = np.einsum("sij,ajk->saik", reached[written - 1], matrices).reshape(-1, *matrices.shape[1:])
     success = np.zeros(size**2)
     success[goal] = 1.0
-
-    @functools.cache
-    def best(turns_left: int, actions_left: int) -> tuple[float, ...]:
-        """The probability of success from each cell."""
-        if turns_left == 0 or actions_left == 0:
-            return tuple(success)
-        value = success.copy()
-        reached = {0: np.eye(size**2)[None]}  # {actions written: [sequences, from, to]}
-        for written in range(1, min(turns.actions_per_turn, actions_left) + 1):
-            reached[written] = np.einsum("sij,ajk->saik", reached[written - 1], matrices).reshape(
-                -1, *matrices.shape[1:]
-            )
-            after = np.array(best(turns_left - 1, actions_left - written))
-            value = np.maximum(value, (reached[written] @ after).max(axis=0))
-        return tuple(value)
-
+    value = dict.fromkeys(range(turns.max_actions + 1), success)  # {actions left: [S] success from each cell}
+    for turn in reversed(range(min(turns.num_turns, turns.max_actions))):
+        left = range(max(0, turns.max_actions - turn * turns.actions_per_turn), turns.max_actions - turn + 1)
+        value = {actions: _best(reached, value, success, actions) for actions in left}
     start = int(lake.start.row) * size + int(lake.start.col)
-    return float(best(turns.num_turns, turns.max_actions)[start])
+    return float(value[turns.max_actions][start])
+
+
+def _best(
+    reached: dict[int, np.ndarray], after: dict[int, np.ndarray], success: np.ndarray, actions_left: int
+) -> np.ndarray:
+    """[S] the best success from each cell with a turn to write; `after` is that of later turns by actions left."""
+    value = success
+    for written in range(1, min(len(reached) - 1, actions_left) + 1):
+        value = np.maximum(value, (reached[written] @ after[actions_left - written]).max(axis=0))
+    return value
 
 
 def _transitions(holes: np.ndarray, goal: int, intended_p: float) -> np.ndarray:

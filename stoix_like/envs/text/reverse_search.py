@@ -1,9 +1,9 @@
 """Rooms of Sokoban made by playing backwards from the solved room, in NumPy: the levels of gym_sokoban's difficulty.
 
-As there (mpSchrader/gym-sokoban, which RAGEN and SPA use) a room is dug by a walk, boxes are pulled away from their
-targets as far as they go, and the player may then walk a little. There a depth-first search stops after 300,000 states
-and its score counts how often another box is pulled; here every state is visited, breadth first, and the score is the
-distance of the boxes from their targets alone.
+As in mpSchrader/gym-sokoban, which RAGEN (mll-lab-nu/RAGEN) and SPA use, a room is dug by a walk and boxes are pulled
+away from their targets as far as they go; the player then walks up to three steps, as RAGEN adds. gym_sokoban searches
+depth first and its score also counts how often another box is pulled. Here the search is breadth first, and the score
+is the distance of the boxes from their targets alone. Both visit at most 300,000 states.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room
 from stoix_like.envs.text.sokoban import ROOM_SHAPES, ROOM_TURNS, num_room_steps
+from stoix_like.errors import ConfigError
 
 MOST_STATES = 300_000  # of a search; what was found until then counts
-_MOST_WALKED = 3  # moves of the player after the search
 
 
 def draw_room(rng: np.random.Generator, num_rows: int, num_cols: int, num_boxes: int) -> Room | None:
@@ -30,7 +30,7 @@ def draw_room(rng: np.random.Generator, num_rows: int, num_cols: int, num_boxes:
         return None
     moved = _distance(states[:, 1:], np.array(targets), num_cols)
     player, *boxes = rng.choice(states[moved == moved.max()])
-    player = _walked(rng, walls, player, boxes, 0.8 if moved.max() == 1 else 0.5)
+    player = _walked(rng, walls, player, boxes, first_p=0.8 if moved.max() == 1 else 0.5)
     return Room(walls, _marks(targets, walls), _marks(boxes, walls), Position(*np.divmod(np.int32(player), num_cols)))
 
 
@@ -53,6 +53,11 @@ def dig(rng: np.random.Generator, num_rows: int, num_cols: int) -> np.ndarray:
 def pulled_states(walls: np.ndarray, player: int, targets: list[int]) -> np.ndarray:
     """[S, 1 + boxes] cells of the player and of each box, by target: what pulls lead to from the solved room."""
     count = walls.size
+    if count ** (1 + len(targets)) >= 2**63:  # else a state has no number of its own
+        raise ConfigError(
+            f"environment.kwargs.num_boxes: {len(targets)} boxes are too many for a search of {count} cells",
+            "ask for fewer boxes, or a smaller room",
+        )
     reached = np.array([[player, *targets]])
     seen = _codes(reached, count)
     frontier = reached
@@ -86,17 +91,20 @@ def _distance(boxes: np.ndarray, targets: np.ndarray, num_cols: int) -> np.ndarr
     return (apart[0] + apart[1]).sum(axis=1)
 
 
-def _walked(rng: np.random.Generator, walls: np.ndarray, player: int, boxes: list[int], move_p: float) -> int:
-    """The cell of the player after up to three moves that push nothing, each with a probability."""
-    for _ in range(_MOST_WALKED):
-        if rng.random() >= move_p:
+def _walked(rng: np.random.Generator, walls: np.ndarray, player: int, boxes: list[int], first_p: float) -> int:
+    """The cell of the player after up to three moves that push nothing and lead to no cell twice.
+
+    The first is made with `first_p`, each further one with a half.
+    """
+    steps, visited = ROOM_MOVES @ [walls.shape[1], 1], [player]
+    for move_p in (first_p, 0.5, 0.5):
+        taken = [*visited, *boxes]
+        ways = [visited[-1] + int(step) for step in steps]
+        ways = [cell for cell in ways if not walls.reshape(-1)[cell] and cell not in taken]
+        if rng.random() >= move_p or not ways:
             break
-        steps = ROOM_MOVES @ [walls.shape[1], 1]
-        ways = [player + step for step in steps if not walls.reshape(-1)[player + step] and player + step not in boxes]
-        if not ways:
-            break
-        player = int(rng.choice(ways))
-    return player
+        visited.append(int(rng.choice(ways)))
+    return visited[-1]
 
 
 def _marks(cells: list[int], walls: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from stoix_like.envs.text.banks import Bank, both_resets
+from stoix_like.envs.text.banks import Bank, make_resets
 from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room, on_cell, position_text, rows_text
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, sokoban_ceiling
@@ -76,7 +76,7 @@ def make_sokoban(
     """
     rules = _Rules((num_rows, num_cols), num_boxes, max_actions, num_pulls)
     _check(rules)
-    reset, held_out = both_resets(functools.partial(_reset, rules), functools.partial(_drawn, rules), bank)
+    reset, held_out = make_resets(functools.partial(_reset, rules), functools.partial(_drawn, rules), bank)
     return Environment(
         reset,
         functools.partial(_step, rules),
@@ -230,9 +230,9 @@ def _check(rules: _Rules) -> None:
 
 def _timestep(state: SokobanState, step_type: Array, reward: Array, max_actions: int) -> TimeStep:
     room = state.room
-    cells = jnp.stack([room.walls, room.targets, room.boxes, on_cell(room.player, room.walls.shape)], axis=-1)
     view = {
-        "cells": cells.astype(jnp.float32),  # [R, C, 4], the player's last
+        "cells": jnp.stack([room.walls, room.targets, room.boxes], axis=-1).astype(jnp.float32),  # [R, C, 3]
+        "player": on_cell(room.player, room.walls.shape).astype(jnp.float32),  # [R, C], 1 at one cell
         "actions_left": (max_actions - state.num_actions).astype(jnp.float32) / max_actions,
     }
     moves = jax.vmap(lambda direction: _can_move(room, direction))(jnp.asarray(ROOM_MOVES))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.text.banks import Bank, both_resets
+from stoix_like.envs.text.banks import Bank, make_resets
 from stoix_like.envs.text.levels import draw_until, is_held_out
 from stoix_like.envs.text.oracles import Turns, sudoku_ceiling
 from stoix_like.errors import ConfigError
@@ -51,7 +51,7 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30, bank: Bank | None = N
         raise ConfigError(
             f"environment.kwargs.max_actions: {max_actions} are too few for {num_empty} empty cells", "raise it"
         )
-    reset, held_out = both_resets(functools.partial(_reset, max_actions), functools.partial(_drawn, num_empty), bank)
+    reset, held_out = make_resets(functools.partial(_reset, max_actions), functools.partial(_drawn, num_empty), bank)
     return Environment(
         reset,
         functools.partial(_step, max_actions),

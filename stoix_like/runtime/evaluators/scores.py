@@ -127,8 +127,11 @@ class Evaluator:
         self._player.compile(params, root)
 
     def ceiling(self, root: Key, update: int) -> float | None:
-        """How often the best player solves the levels that `__call__` plays, exactly; None if nothing computes it."""
-        if self._env.ceiling is None:
+        """The solve rate of the best player on the levels that `__call__` plays, exactly.
+
+        None if nothing computes it, or if several seeds play, each on its own levels.
+        """
+        if self._env.ceiling is None or self._num_seeds > 1:
             return None
         keys, _ = jax.jit(self._level_keys)(role_key(root, "evaluation", update))
         return float(levels.ceilings(self._env, keys.reshape(-1)[: self.levels.num_episodes]).mean())

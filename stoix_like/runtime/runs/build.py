@@ -17,7 +17,7 @@ from stoix_like.config.sections.runs import AlphaZeroConfig, EnvironmentConfig, 
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
 from stoix_like.runtime.console.text import algorithm_title
-from stoix_like.runtime.runs.level_banks import with_bank
+from stoix_like.runtime.runs.bank_files import with_bank
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
@@ -114,7 +114,7 @@ def make_env(config: EnvironmentConfig) -> Environment:
         max_episode_steps=config.max_episode_steps,
         max_items=config.max_items,
         max_ems=config.max_ems,
-        kwargs=with_bank(config.kwargs),
+        kwargs=with_bank(config.task_id, config.kwargs),
         exact_reference=config.exact_reference,
     )
 

@@ -107,8 +107,8 @@ def _inputs(group: ProcessGroup, plan: RunStart, algorithm: Algorithm, config: A
     if plan.resumed is not None:
         inputs.check_bank(env.bank_hash, plan.resumed, plan.path)
     given = algorithm.inputs(config)
-    if given and group.count > 1:
-        hashes = inputs.hashes(given)
+    if group.count > 1 and (given or env.bank_hash):
+        hashes = [inputs.hashes(given), env.bank_hash]
         if group.sync(stop=group.broadcast_object(lambda: hashes) != hashes).stop:
             raise ConfigError("the processes of this run were given different inputs", "give all the same files")
     return given

@@ -29,6 +29,7 @@ from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.hardware.state_size import require_memory, size_hint
 from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.runs import folder, initial_params, inputs
+from stoix_like.runtime.runs.bank_files import differ_in_bank_alone
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_run
 from stoix_like.runtime.runs.host_values import RunProgress, run_progress
@@ -107,8 +108,11 @@ def _prepare_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStar
     try:
         meta = CheckpointStore(path / "checkpoints").load_meta()
         folder.check_algorithm(path, meta.algorithm, algorithm)
-        changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
+        before = config_from_dict(type(loaded.config), meta.config)
+        changes = _changes(before, loaded)
         fixed = sorted(changes.keys() & leaves_with(type(loaded.config), Role.FIXED))
+        if differ_in_bank_alone(before.environment.kwargs, loaded.config.environment.kwargs):
+            fixed.remove("kwargs")  # its hash is checked
         if fixed:
             raise ConfigError(
                 [f"{name} cannot change when a run is resumed" for name in fixed],

@@ -13,6 +13,7 @@ from stoix_like.envs.text import oracles, reverse_search
 from stoix_like.envs.text.bank_making import make_bank
 from stoix_like.envs.text.banks import are_held_out, with_rules
 from stoix_like.envs.text.grids import ROOM_MOVES
+from stoix_like.envs.text.sokoban import make_sokoban
 from stoix_like.envs.text.sudoku import has_one_solution
 from stoix_like.errors import ConfigError
 
@@ -74,7 +75,7 @@ def test_a_box_is_as_far_away_as_it_can_be_pulled():
     assert reverse_search._distance(states[:, 1:], np.array([8]), 7).max() == 3
 
 
-def test_rooms_have_their_boxes_off_target_and_a_border(monkeypatch):
+def test_rooms_have_their_boxes_off_target_and_a_border():
     rng = np.random.default_rng(0)
     rooms = [room for _ in range(60) if (room := reverse_search.draw_room(rng, 6, 6, 1)) is not None]
     assert len(rooms) > 40
@@ -162,16 +163,60 @@ def test_the_environment_takes_the_sizes_of_its_bank_and_refuses_others(bank):
         sl.make_env(bank.task_id, kwargs={"bank": bank._replace(levels=levels)})
 
 
+def test_sizes_are_the_banks_numbers_whatever_type_is_given(bank):
+    name, value = next(iter(bank.rules.items()))
+    given = with_rules(bank.task_id, {"bank": bank, name: float(value)})
+    assert type(given[name]) is type(value)
+
+
+def test_a_bank_of_other_sizes_is_refused_by_the_world_itself():
+    room = make_bank("Sokoban-text-v0", 4, 0, TWO_BOXES)
+    with refused(ConfigError, "environment.kwargs.bank: its levels have other sizes than the environment"):
+        make_sokoban(bank=room)
+    with refused(ConfigError, "environment.kwargs.num_pulls: levels of a bank are not drawn"):
+        sl.make_env("Sokoban-text-v0", kwargs={"bank": room, "num_pulls": 3})
+
+
+@pytest.mark.parametrize(
+    ("task_id", "kwargs", "why"),
+    [
+        ("Sokoban-text-v0", {"num_rows": "six"}, "invalid literal"),
+        ("Sokoban-text-v0", {"num_boxes": 1.5}, "num_boxes must be a whole number"),
+        ("FrozenLake-text-v0", {"size": None}, "int()"),
+        ("FrozenLake-text-v0", {1: 2}, "do not depend on 1"),
+    ],
+)
+def test_values_that_cannot_be_used_are_one_line(task_id, kwargs, why):
+    with pytest.raises(ConfigError, match=r"environment\.kwargs: ") as caught:
+        make_bank(task_id, 2, 0, kwargs)
+    assert why in caught.value.what
+
+
+def test_more_boxes_than_states_can_be_numbered_for():
+    with pytest.raises(ConfigError, match="9 boxes are too many for a search of 144 cells"):
+        make_bank("Sokoban-text-v0", 2, 0, {"num_rows": 12, "num_cols": 12, "num_boxes": 9})
+
+
+def test_the_player_walks_over_no_cell_twice():
+    """By hand: in a corridor whose start is at its end, a walk of three steps ends three cells away."""
+    corridor = np.ones((3, 8), bool)
+    corridor[1, 1:7] = False
+    rng = np.random.default_rng(0)
+    ends = collections.Counter(reverse_search._walked(rng, corridor, 9, [14], 0.8) for _ in range(4000))
+    # stays with 0.2, goes one step with 0.8 * 0.5, two with 0.8 * 0.25, three with as much
+    np.testing.assert_allclose([ends[9 + n] / 4000 for n in range(4)], [0.2, 0.4, 0.2, 0.2], atol=0.03)
+
+
 @pytest.mark.parametrize(
     ("task_id", "num", "kwargs", "what"),
     [
         ("Maze-v0", 2, {}, "banks of Maze-v0 cannot be made"),
-        ("Sokoban-text-v0", 3, {}, "--num-levels: must be an even number from 2 on, got 3"),
+        ("Sokoban-text-v0", 3, {}, "num_levels: must be an even number from 2 on, got 3"),
         (
             "Sokoban-text-v0",
             2,
             {"max_actions": 4},
-            "--kwargs: the levels of Sokoban-text-v0 do not depend on max_actions",
+            "environment.kwargs: the levels of Sokoban-text-v0 do not depend on max_actions",
         ),
         (
             "Sokoban-text-v0",
@@ -187,5 +232,7 @@ def test_what_cannot_be_made(task_id, num, kwargs, what):
 
 
 def test_a_world_with_too_few_levels():
-    with pytest.raises(ConfigError, match=r"--num-levels: \d+ levels were found, and 2,048 more were no others"):
+    with pytest.raises(
+        ConfigError, match=r"num_levels: \d+ of 50 levels of \w+ were found, and 2,048 draws gave no more"
+    ):
         make_bank("FrozenLake-text-v0", 100, 0, {"size": 2})

@@ -11,6 +11,7 @@ from stoix_like.envs.text import oracles
 from stoix_like.envs.text.frozen_lake import FrozenLakeState, make_frozen_lake
 from stoix_like.envs.text.grids import LAKE_MOVES, Lake, Position
 from stoix_like.errors import ConfigError
+from stoix_like.evaluation import levels
 from stoix_like.types import LAST
 
 #: Gymnasium's table of the 4x4 map SFFF/FHFH/FFFH/HFFG: cells after (cell, action), deterministic (0 left .. 3 up).
@@ -152,3 +153,21 @@ def test_text_and_refusals():
     for wrong in ({"size": 1}, {"frozen_p": 1.5}, {"intended_p": 0.0}, {"max_actions": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             make_frozen_lake(**wrong)
+
+
+def test_ceilings_of_levels_are_those_of_their_states_and_equal_levels_are_computed_once(key):
+    """By hand: one move from the goal with one action left, a move goes there with 1/3 whatever is chosen."""
+    env = make_frozen_lake(size=2, max_actions=1)
+    zero = jnp.int32(0)
+    ice = Lake(jnp.zeros((2, 2), bool), Position(zero, zero), Position(zero, jnp.int32(1)))
+    here = lambda key: (FrozenLakeState(ice, ice.start, zero, key), env.reset(key)[1])
+    computed = []
+    counting = lambda state: computed.append(state) or env.ceiling(state)
+    found = levels.ceilings(env._replace(held_out=here, ceiling=counting), jax.random.split(key, 300))
+    np.testing.assert_allclose(found, np.full(300, 1 / 3))
+    assert len(computed) == 1
+
+
+def test_a_ceiling_of_very_many_actions_is_found():
+    ice = Lake(np.zeros((2, 2), bool), Position(0, 0), Position(1, 1))
+    assert oracles.frozen_lake_ceiling(ice, 1 / 3, oracles.Turns.one_by_one(2000)) == pytest.approx(1.0)

@@ -13,7 +13,8 @@ from stoix_like.envs.text.bank_making import make_bank
 from stoix_like.envs.text.banks import are_held_out
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run, table_text
-from stoix_like.runtime.runs.level_banks import bank_paths, read_bank, write_bank
+from stoix_like.runtime.runs import build
+from stoix_like.runtime.runs.bank_files import bank_paths, read_bank, write_bank
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 
@@ -48,7 +49,8 @@ def _heading(**new):
     ("change", "what"),
     [
         (_changed, "says the hash [0-9a-f]{12}, and its levels have [0-9a-f]{12}"),
-        (_heading(rules={"size": 5}), "says the hash"),
+        (_heading(rules={"size": 4, "frozen_p": 0.8, "max_actions": 9}), "says the hash"),
+        (_heading(rules={"size": 4}), "is no bank of levels"),
         (_heading(seed=9), "says the hash"),
         (_heading(task_id="Maze-v0"), "is no bank of levels"),
         (lambda arrays: arrays.pop("heading"), "is no bank of levels"),
@@ -104,13 +106,19 @@ def test_a_run_keeps_to_its_bank_and_its_evaluation_names_the_ceiling(lakes, tmp
     keys = sl.level_set("frozenlaketext-16", TASK).keys
     states = [env.held_out(key)[0] for key in keys]
     assert result["ceiling"] == pytest.approx(np.mean([env.ceiling(jax.device_get(s)) for s in states]))
-    assert f"has solve_rate {result['ceiling']:.4f}" in table_text(result)
-    write_bank(tmp_path / "lakes.npz", make_bank(TASK, 8, 5))
-    what = f"checkpoint 2 of .*a learned on another bank of levels: its hash was {lakes.hash[:12]}, not"
+    assert f"solves {result['ceiling']:.4f} of these levels" in table_text(result)
+    resume = ["--resume", "runs/a", "--num-updates", "3"]
+    (tmp_path / "lakes.npz").rename(tmp_path / "moved.npz")
+    with pytest.raises(ConfigError, match=r"no file or bank 'lakes\.npz'"):
+        sl.train("ppo", load_config(PPOConfig, "ppo", resume, "ppo/quick"))
+    sl.train("ppo", load_config(PPOConfig, "ppo", [*resume, "--kwargs", "{bank: moved.npz}"], "ppo/quick"))
+    for name in ("lakes", "moved"):
+        write_bank(tmp_path / f"{name}.npz", make_bank(TASK, 8, 5))
+    what = f"checkpoint [23] of .*a learned on another bank of levels: its hash was {lakes.hash[:12]}, not"
     with pytest.raises(CheckpointError, match=what):
         evaluate_run("runs/a")
     with pytest.raises(CheckpointError, match=what):
-        sl.train("ppo", load_config(PPOConfig, "ppo", ["--resume", "runs/a", "--num-updates", "3"], "ppo/quick"))
+        sl.train("ppo", load_config(PPOConfig, "ppo", ["--resume", "runs/a", "--num-updates", "4"], "ppo/quick"))
 
 
 def test_the_command_makes_a_bank_and_says_what_it_is(tmp_path, capsys):
@@ -124,3 +132,10 @@ def test_the_command_makes_a_bank_and_says_what_it_is(tmp_path, capsys):
     assert bank.hash[:12] in said
     with pytest.raises(ConfigError, match="exists"):
         make_levels.main(argv)
+
+
+def test_a_users_own_environment_may_have_an_argument_of_that_name(monkeypatch):
+    make_probe = lambda bank="": sl.make_env("probe/constant_reward")
+    monkeypatch.setitem(sl.ENVIRONMENTS, "Money-v0", make_probe)
+    config = sl.ppo_config(task_id="Money-v0", kwargs={"bank": "hsbc"})
+    assert build.make_env(config.environment).task_id == "Money-v0"
