@@ -76,7 +76,6 @@ class PPOSettings(NamedTuple):
     factored: bool
     clips_value: bool
     decays_rates: bool
-    decays_entropy: bool
     standardization: str  # "batch", "minibatch" or "none"
 
 
@@ -129,7 +128,6 @@ def settings_of(env: Environment, config: PPOConfig) -> PPOSettings:
         factored=env.action_spec.num_factors is not None,
         clips_value=optimization.value_clip_eps is not None,
         decays_rates=optimization.decay_learning_rates,
-        decays_entropy=optimization.decay_entropy,
         standardization=optimization.standardize_advantages,
     )
 
@@ -236,13 +234,6 @@ def rate_factor(settings: PPOSettings, state: PPOState) -> Array:
     return linear_decay(settings.decays_rates, state.step, state.hyper.num_updates)
 
 
-def hyper_now(settings: PPOSettings, state: PPOState) -> PPOHyper:
-    """The numbers of this update: the weight of the entropy bonus falls linearly to 0 if it decays."""
-    if not settings.decays_entropy:
-        return state.hyper
-    return state.hyper._replace(ent_coef=state.hyper.ent_coef * linear_decay(True, state.step, state.hyper.num_updates))
-
-
 class _Learning(NamedTuple):
     params: NetworkParams
     optimizer: OptimizerState
@@ -254,7 +245,7 @@ def optimize(
     """(parameters, optimiser state, mean metrics) after `epochs` passes of shuffled minibatches over [T, N, ...]."""
     sharded = minibatch.shard_rows(batch, settings.num_shards)
     rows = sharded.action.shape[1]
-    factor, hyper = rate_factor(settings, state), hyper_now(settings, state)
+    factor, hyper = rate_factor(settings, state), state.hyper
 
     def gradient_step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
         with phase("gather"):

@@ -151,22 +151,3 @@ def test_options_stay_finite_and_rates_fall_linearly_by_update():
     np.testing.assert_allclose(metrics["trainer/learning_rate"], [1.0, 0.8, 0.6, 0.4, 0.2, 0.0], atol=1e-6)
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.params))
     assert bool(jnp.isfinite(metrics["trainer/value_loss"]).all())
-
-
-def test_the_entropy_bonus_falls_linearly_if_it_decays():
-    """At update 2 of 5 an update is that of a constant weight of three fifths, to the bit."""
-    leaves = SMALL | {"num_updates": 5, "ent_coef": 0.5, "decay_learning_rates": False}
-    (_, _, plain), (_, _, decaying) = (
-        make("probe/action_reward", **leaves, decay_entropy=is_on) for is_on in (False, True)
-    )
-    state = jax.jit(plain.init)(jax.random.key(0))._replace(step=jnp.int32(2))
-    less = state._replace(
-        hyper=state.hyper._replace(ent_coef=state.hyper.ent_coef * (1.0 - jnp.int32(2) / jnp.float32(5)))
-    )
-    after, wanted, constant = (
-        jax.jit(learner.update)(begun)[0] for learner, begun in ((decaying, state), (plain, less), (plain, state))
-    )
-    jax.tree.map(np.testing.assert_array_equal, after.params, wanted.params)
-    assert after.hyper.ent_coef == 0.5  # the state keeps what was configured
-    kernels = lambda found: np.concatenate([np.ravel(x) for x in jax.tree.leaves(found.params)])
-    assert np.any(kernels(after) != kernels(constant))

@@ -103,3 +103,14 @@ def test_a_run_that_was_stored_with_what_is_gone_is_refused(task_id, value, is_g
     ) as refused:
         config_from_dict(PPOConfig, stored)
     assert "versions.json" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("task_id", ["BinPack-v2", "Maze-v0"])
+def test_a_leaf_that_is_gone_for_all_tasks(task_id):
+    config = runs.ppo_config(task_id=task_id)
+    stored = config_to_dict(config)
+    stored["optimization"]["decay_entropy"] = False
+    assert config_from_dict(PPOConfig, stored) == config
+    stored["optimization"]["decay_entropy"] = True
+    with pytest.raises(ConfigError, match="decay_entropy = True; the entropy bonus is constant"):
+        config_from_dict(PPOConfig, stored)

@@ -90,7 +90,6 @@ class OptimizationConfig:
         None, "PPO: clip of the value update, in reward units; null = unclipped", LEARNING, above=0.0
     )
     ent_coef: float = leaf(0.01, "weight of the entropy bonus", LEARNING, low=0.0)
-    decay_entropy: bool = leaf(False, "PPO: ent_coef falls linearly to 0 over num_updates", LEARNING)
     vf_coef: float = leaf(0.5, "weight of the value loss", LEARNING, low=0.0)
     decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates", LEARNING)
     standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
