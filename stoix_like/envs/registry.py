@@ -1,4 +1,4 @@
-"""Environments by task id: every registered Jumanji name, `BinPack-v0`, the probes as `probe/<name>`, and your own.
+"""Environments by task id: every registered Jumanji name, `BinPack-v0`, text worlds, `probe/<name>`, and your own.
 
 What cannot be played is refused here, before anything compiles, with the reason and what to do instead.
 """
@@ -60,7 +60,7 @@ def make(
     """The environment of a task id.
 
     Args:
-        task_id: a registered Jumanji name, `BinPack-v0` (rust_rl's generator) or `probe/<name>`.
+        task_id: a registered Jumanji name, `BinPack-v0` (rust_rl's generator), a text world or `probe/<name>`.
         max_episode_steps: steps before a truncation (LAST with discount 1), in addition to the task's own end.
         max_items: BinPack only, most items per instance.
         max_ems: BinPack only, empty maximal spaces that are kept and shown.

@@ -37,7 +37,9 @@ from stoix_like.config.sections.spo import SPOSectionConfig
 class EnvironmentConfig:
     """The task and its environments."""
 
-    task_id: str = leaf("BinPack-v2", "registered Jumanji name, BinPack-v0 (rust_rl's generator) or board game", RULES)
+    task_id: str = leaf(
+        "BinPack-v2", "Jumanji's name of a task, BinPack-v0, board game or text world; see envs.py", RULES
+    )
     num_envs: int = leaf(64, "environments stepped in parallel", SHAPE | PACE, low=1)
     max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", RULES, low=1)
     max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces observed; null = the task's own", RULES, low=1)

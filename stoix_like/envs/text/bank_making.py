@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.envs.construction import usable_values
+from stoix_like.config.checks.values import nearest
 from stoix_like.envs.text import reverse_search
 from stoix_like.envs.text.banks import Bank, are_held_out
 from stoix_like.envs.text.frozen_lake import make_frozen_lake
@@ -80,21 +80,27 @@ def _add(halves: tuple[dict[bytes, Any], ...], levels: list[Any], most: int) -> 
 def _checked(task_id: str, num_levels: int, kwargs: dict[str, Any]) -> tuple[LevelMaker, dict[str, Any]]:
     """(how its levels are made, all rules as plain numbers). Raises ConfigError if one of them cannot be."""
     if task_id not in LEVEL_MAKERS:
-        raise ConfigError(f"banks of {task_id} cannot be made", f"they are of {', '.join(LEVEL_MAKERS)}")
+        raise ConfigError(
+            f"there are no banks of '{task_id}'{nearest(task_id, LEVEL_MAKERS)}", f"tasks: {', '.join(LEVEL_MAKERS)}"
+        )
     maker = LEVEL_MAKERS[task_id]
     if num_levels < 2 or num_levels % 2:
-        raise ConfigError(f"num_levels: must be an even number from 2 on, got {num_levels}", "half are of training")
+        raise ConfigError(f"num_levels: must be an even number from 2 on, got {num_levels}", "half are for evaluation")
     if unknown := [str(name) for name in kwargs if name not in maker.rules]:
         raise ConfigError(
             f"environment.kwargs: the levels of {task_id} do not depend on {', '.join(unknown)}",
             f"they depend on {', '.join(maker.rules)}",
         )
     defaults = {name: inspect.signature(maker.make_env).parameters[name].default for name in maker.rules}
-    with usable_values(task_id, kwargs):
+    try:
         rules = {name: type(default)(kwargs.get(name, default)) for name, default in defaults.items()}
-        if rounded := [name for name, value in kwargs.items() if rules[name] != value]:
-            raise ValueError(f"{rounded[0]} must be a whole number")
-        maker.make_env(**rules)  # raises what it refuses
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"environment.kwargs: numbers are expected, got {kwargs}: {error}", "change it") from error
+    if rounded := [name for name, value in kwargs.items() if rules[name] != value]:
+        raise ConfigError(
+            f"environment.kwargs: {rounded[0]} must be a whole number, got {kwargs[rounded[0]]}", "change it"
+        )
+    maker.make_env(**rules)  # raises what it refuses
     return maker, rules
 
 

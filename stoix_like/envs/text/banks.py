@@ -109,7 +109,7 @@ def with_rules(task_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(bank, Bank):
         raise ConfigError(
             f"environment.kwargs.bank: levels are expected, got {bank!r}",
-            "sl.read_bank reads those of a file or of a bank that comes with the package",
+            "name a bank or its file; in Python, sl.read_bank reads both",
         )
     if bank.task_id != task_id:
         raise ConfigError(
@@ -122,6 +122,6 @@ def with_rules(task_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if differing:
         raise ConfigError(
             f"environment.kwargs.bank: its levels were made with {', '.join(differing)}",
-            "leave these arguments out: the bank says them",
+            "leave this out, the bank has it",
         )
     return {**arguments, **bank.rules}

@@ -210,7 +210,7 @@ def test_the_player_walks_over_no_cell_twice():
 @pytest.mark.parametrize(
     ("task_id", "num", "kwargs", "what"),
     [
-        ("Maze-v0", 2, {}, "banks of Maze-v0 cannot be made"),
+        ("Maze-v0", 2, {}, "there are no banks of 'Maze-v0'"),
         ("Sokoban-text-v0", 3, {}, "num_levels: must be an even number from 2 on, got 3"),
         (
             "Sokoban-text-v0",
