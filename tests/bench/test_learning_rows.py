@@ -30,7 +30,15 @@ def test_a_point_for_each_evaluation_with_the_seconds_of_the_run():
 
 
 def test_a_row_of_packed_volume_says_how_many_levels_each_seed_solves():
-    score = {"mean": 0.9, "low": 0.8, "high": 1.0, "timesteps": 1000, "policy": "network", "solve_rate": None}
+    score = {
+        "mean": 0.9,
+        "low": 0.8,
+        "high": 1.0,
+        "timesteps": 1000,
+        "policy": "network",
+        "solve_rate": None,
+        "ceiling": None,
+    }
     seeds = ((0.9, 0.25, 60.0), (0.95, 0.5, 90.0), (1.0, 1.0, 70.0))
     of_seeds = [score | {"mean": mean, "solve_rate": solved, "seconds": s} for mean, solved, s in seeds]
     row = scores._row(CLAIM, of_seeds)

@@ -94,7 +94,7 @@ def test_the_transcript_is_what_a_run_prints(clone):
     shown = blocks(README, "console")[0].code.strip().splitlines()
     printed = clone.run("python scripts/train_ppo.py --num-updates 2 --run-name transcript").splitlines()
     for line in shown:
-        words = re.split(r"[\d.,:e+-]+", line.replace("runs/ppo-BinPack-v2-", "").rstrip("… "))
+        words = re.split(r"[\d.,:e+-]+", line.replace("runs/train-", "").rstrip("… "))
         words = [w.strip() for w in words if len(w.strip()) > 3 and not w.strip().startswith("-s")]
         assert any(all(word in candidate for word in words) for candidate in printed), (line, words, printed)
 

@@ -169,8 +169,8 @@ training_core: {gamma: .nan} => 1: training_core.gamma: must be finite, got nan
 optimization: {clip_eps: 0} => 1: optimization.clip_eps: must be greater than 0, got 0.0
 architecture: {num_layers: 0} => 1: architecture.num_layers: must lie in [1, 1000], got 0
 architecture: {observation_adapter: gird} =>
-    1: architecture.observation_adapter: expected dense, binpack, grid, board, lines or null, got 'gird' (str); did you
-    mean 'grid'?
+    1: architecture.observation_adapter: expected dense, binpack, grid, cells, board, lines or null, got 'gird' (str);
+    did you mean 'grid'?
 architecture:|  seed: 1|  seed: 2 => 3: duplicate key 'architecture.seed' (first at line 2)
 logging: {}|logging: {} => 2: duplicate key 'logging' (first at line 1)
 ppo_core: {}|training_core: {} => 2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them

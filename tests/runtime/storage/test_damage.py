@@ -23,7 +23,9 @@ STATE = {"params": {"kernel": jnp.arange(4.0)}, "step": jnp.int32(3)}
 
 def checkpoint(file):
     def make(folder):
-        meta = CheckpointMeta("ppo", "Maze-v0", 3, {"environment": {"num_envs": 64}}, {"elapsed_seconds": 1.5})
+        meta = CheckpointMeta(
+            "ppo", "Maze-v0", 3, {"environment": {"num_envs": 64}}, {"elapsed_seconds": 1.5, "evaluated_at": 0}
+        )
         return CheckpointStore(folder / "checkpoints", create=True).save(STATE, meta) / file
 
     return make
