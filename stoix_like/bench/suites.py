@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import jax
-
 from stoix_like.bench.alphazero.learning import LearningOptions
 from stoix_like.bench.alphazero.learning import learning_suite as alphazero_learning_suite
 from stoix_like.bench.alphazero.speed import alphazero_suite
@@ -27,9 +25,7 @@ from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, pe
 from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
-from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.console.installation import ROOT
-from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.results.series import read_started_run
 
 
@@ -105,16 +101,10 @@ def baselines_suite() -> list[Measurement]:
         "largest_item_first/BinPack-v0/binpack-2048": ("BinPack-v0", "utilisation", largest_item_first),
         "random_legal/maze-2048": ("Maze-v0", "solve_rate", random_legal),
     }
-    rows = []
-    for name, (task_id, metric, policy) in cases.items():
-        env = registry.make(task_id)
-        scores = Evaluator(env, policy, make_levels(env, name.rpartition("/")[2], 256), num_envs=256)(
-            {}, jax.random.key(0), 0
-        )
-        interval = mean_interval(scores.results[metric][0])
-        spread = (interval.high - interval.low) / 2 / interval.point
-        rows.append(Measurement(name, interval.point, metric, spread, note=f"levels {scores.level_hash}"))
-    return rows
+    return [
+        scores.baseline_row(name, registry.make(task_id), policy, name.rpartition("/")[2], metric)
+        for name, (task_id, metric, policy) in cases.items()
+    ]
 
 
 def scale_suite() -> Iterable[Measurement]:

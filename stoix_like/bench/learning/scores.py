@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from stoix_like.bench.learning.trainings import SEEDS, Training, finished_run
@@ -14,6 +15,7 @@ from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.results.series import read_started_run
+from stoix_like.types import Environment, Policy
 
 
 class Claim(NamedTuple):
@@ -183,6 +185,19 @@ def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
     name, ceiling = f"learning/{claim.row or claim.training.preset}", scores[0]["ceiling"]
     share = interval.point / ceiling if ceiling else None
     return Measurement(name, interval.point, claim.metric, spread, ceiling=ceiling, share=share, note=note)
+
+
+def baseline_row(name: str, env: Environment, policy: Policy, level_set: str, metric: str) -> Measurement:
+    """A policy that does not learn, on a frozen level set. The spread is half a 95 % interval over levels."""
+    from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
+
+    evaluator, root = Evaluator(env, policy, make_levels(env, level_set, 256), num_envs=256), jax.random.key(0)
+    scores, ceiling = evaluator({}, root, 0), evaluator.ceiling(root, 0)
+    interval = mean_interval(scores.results[metric][0])
+    spread = (interval.high - interval.low) / 2 / max(interval.point, 1e-9)
+    share = interval.point / ceiling if ceiling else None
+    note = f"levels {scores.level_hash}"
+    return Measurement(name, interval.point, metric, spread, ceiling=ceiling, share=share, note=note)
 
 
 def _range_text(shortest: float, longest: float) -> str:

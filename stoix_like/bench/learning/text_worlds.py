@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
-
-from stoix_like.bench.learning.scores import SHARP, Claim, claim_rows
+from stoix_like.bench.learning.scores import SHARP, Claim, baseline_row, claim_rows
 from stoix_like.bench.learning.trainings import Training
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.evaluation.baselines import random_legal
-from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.sources import load_config
 
@@ -57,13 +53,4 @@ def _claims(task: Task) -> Iterator[Claim]:
 def _random_row(task: Task) -> Measurement:
     config = load_config(PPOConfig, "ppo", ["--config", f"ppo/{task.preset}", *task.flags], "").config
     env = build.make_env(config.environment)
-    evaluator = Evaluator(env, random_legal, make_levels(env, task.level_set, 256), num_envs=256)
-    scores = evaluator({}, jax.random.key(0), 0)
-    interval = mean_interval(scores.results["solve_rate"][0])
-    ceiling = evaluator.ceiling(jax.random.key(0), 0)
-    spread = (interval.high - interval.low) / 2 / max(interval.point, 1e-9)
-    share = interval.point / ceiling if ceiling else None
-    note = f"{task.level_set}; levels {scores.level_hash}"
-    return Measurement(
-        f"random_legal/{task.name}", interval.point, "solve_rate", spread, ceiling=ceiling, share=share, note=note
-    )
+    return baseline_row(f"random_legal/{task.name}", env, random_legal, task.level_set, "solve_rate")

@@ -3,7 +3,7 @@
 As in mpSchrader/gym-sokoban, which RAGEN (mll-lab-nu/RAGEN) and SPA use, a room is dug by a walk and boxes are pulled
 away from their targets as far as they go; the player then walks up to three steps, as RAGEN adds. gym_sokoban searches
 depth first and its score also counts how often another box is pulled. Here the search is breadth first, and the score
-is the distance of the boxes from their targets alone. Both visit at most 300,000 states.
+is the distance of the boxes from their targets alone. Both stop at 300,000 states.
 """
 
 from __future__ import annotations

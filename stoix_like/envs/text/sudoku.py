@@ -120,13 +120,6 @@ def _is_allowed(cells: Array, row: Array, column: Array, number: Array) -> Array
     return ~jnp.any(seen & (cells == number))
 
 
-def _changes(state: SudokuState) -> Array:
-    """[64] bool: the actions that write another number into a cell."""
-    rows, columns, numbers = (x.reshape(-1) for x in np.indices((SIZE, SIZE, SIZE)))
-    allowed = jax.vmap(functools.partial(_is_allowed, state.cells))(rows, columns, numbers + 1)
-    return allowed & ~state.given[rows, columns] & (state.cells[rows, columns] != numbers + 1)
-
-
 def _is_solved(state: SudokuState) -> Array:
     return jnp.all(state.cells > 0)  # no number that breaks a rule is ever taken
 
@@ -137,9 +130,7 @@ def _timestep(state: SudokuState, step_type: Array, max_actions: int) -> TimeSte
         "given": state.given.astype(jnp.float32),
         "actions_left": (max_actions - state.num_actions).astype(jnp.float32) / max_actions,
     }
-    changes = _changes(state)
-    open_cells = jnp.broadcast_to(~state.given[..., None], (SIZE, SIZE, SIZE)).reshape(-1)
-    mask = jnp.where(changes.any(), changes, open_cells)  # wrong numbers can leave no other that is allowed
+    mask = jnp.broadcast_to(~state.given[..., None], (SIZE, SIZE, SIZE)).reshape(-1)
     reward = _is_solved(state).astype(jnp.float32)
     return TimeStep(step_type, reward, (step_type != LAST).astype(jnp.float32), Observation(view, mask), {})
 
