@@ -105,25 +105,13 @@ class BoardTorso(nn.Module):
     def __call__(self, observation: Observation) -> Array:
         """[B, C * 4 + 2 * width] from an observation with leaves [B, ...]."""
         planes = observation.agent_view.astype(self.dtype)
-        return summary(cell_features(planes, self.layout.neighbors, self.width, self.num_blocks))
-
-
-def cell_features(planes: Array, neighbors: np.ndarray, width: int, num_blocks: int) -> Array:
-    """[B, C, width] from planes [B, C, channels], by layers of the module that calls it in `__call__`."""
-    dtype = planes.dtype
-    on_board = jnp.ones((*planes.shape[:2], 1), dtype)  # tells the border from an empty neighbour
-    cells = NeighborLayer(neighbors, width, dtype=dtype)(jnp.concatenate([planes, on_board], axis=-1))
-    for _ in range(num_blocks):
-        inner = NeighborLayer(neighbors, width, dtype=dtype)(nn.relu(cells))
-        cells += NeighborLayer(neighbors, width, RESIDUAL_GAIN, dtype)(nn.relu(inner))
-    return nn.relu(cells)
-
-
-def summary(cells: Array) -> Array:
-    """[B, C * 4 + 2 * width]: four numbers of every cell, and the mean and maximum over cells [B, C, width].
-
-    By a layer of the module that calls it in `__call__`.
-    """
-    local = nn.relu(Dense(4, dtype=cells.dtype)(cells))
-    parts = [local.reshape(cells.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]
-    return jnp.concatenate(parts, axis=-1)
+        on_board = jnp.ones((*planes.shape[:2], 1), planes.dtype)  # tells the border from an empty neighbour
+        neighbors = self.layout.neighbors
+        cells = NeighborLayer(neighbors, self.width, dtype=self.dtype)(jnp.concatenate([planes, on_board], axis=-1))
+        for _ in range(self.num_blocks):
+            inner = NeighborLayer(neighbors, self.width, dtype=self.dtype)(nn.relu(cells))
+            cells += NeighborLayer(neighbors, self.width, RESIDUAL_GAIN, self.dtype)(nn.relu(inner))
+        cells = nn.relu(cells)
+        local = nn.relu(Dense(4, dtype=self.dtype)(cells))
+        parts = [local.reshape(planes.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]
+        return jnp.concatenate(parts, axis=-1)

@@ -16,7 +16,7 @@ from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardLayout
 from stoix_like.networks.board import BoardTorso, LineTorso
-from stoix_like.networks.cells import CellsTorso
+from stoix_like.networks.cells import NUM_DIRECTIONS, CellsTorso, DirectionHead, DirectionValueHead
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
@@ -72,10 +72,10 @@ def make(
     Args:
         observation: one unbatched, as arrays or ShapeDtypeStructs.
         action_spec: the form of the action.
-        config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
-            attention blocks ("binpack", default 1), residual blocks ("board" and "cells", default 4) or propagation
-            steps ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of
-            width: on CPU fewer are faster.
+        config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense", "cells" and "lines", default
+            2), attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps
+            ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width:
+            on CPU fewer are faster.
         adapter: "dense", "binpack", "grid", "cells", "board" or "lines".
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
@@ -106,8 +106,8 @@ def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, la
     if adapter == "binpack":
         return _binpack_parts(config)
     if adapter == "cells":
-        torso = CellsTorso(config.hidden_dim, config.num_layers or 4, dtype=_dtype(config))
-        return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
+        torso = CellsTorso((config.hidden_dim,) * (config.num_layers or 2), dtype=_dtype(config))
+        return _Parts(torso, torso, DirectionHead(), DirectionValueHead())
     if layout is not None and adapter in ("board", "lines"):
         return _board_parts(layout, action_spec, config, adapter)
     return _dense_parts(action_spec, config)
@@ -134,8 +134,17 @@ def _check(observation: Observation, action_spec: ActionSpec, adapter: str, layo
             f" {', '.join(present) or 'no named fields'}",
             hint,
         )
-    if adapter != "binpack":
-        return
+    if adapter == "cells" and action_spec != ActionSpec(NUM_DIRECTIONS):
+        raise ConfigError(
+            f"architecture.observation_adapter: cells scores {NUM_DIRECTIONS} directions, but the action mask has shape"
+            f" {action_spec.mask_shape}",
+            hint,
+        )
+    if adapter == "binpack":
+        _check_packing(view, action_spec, hint)
+
+
+def _check_packing(view: Mapping[str, Any], action_spec: ActionSpec, hint: str) -> None:
     if not jnp.issubdtype(view["ems"].x1.dtype, jnp.floating):
         raise ConfigError(
             "architecture.observation_adapter: binpack needs lengths as shares of the container, and they are integers",

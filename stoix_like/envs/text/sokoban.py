@@ -230,9 +230,10 @@ def _check(rules: _Rules) -> None:
 
 def _timestep(state: SokobanState, step_type: Array, reward: Array, max_actions: int) -> TimeStep:
     room = state.room
-    view = {
-        "cells": jnp.stack([room.walls, room.targets, room.boxes], axis=-1).astype(jnp.float32),  # [R, C, 3]
-        "player": on_cell(room.player, room.walls.shape).astype(jnp.float32),  # [R, C], 1 at one cell
+    cells = jnp.stack([room.walls, room.targets, room.boxes], axis=-1).astype(jnp.float32)
+    view = {  # without the border, which is the same in every room
+        "cells": cells[1:-1, 1:-1],  # [R - 2, C - 2, 3]
+        "player": on_cell(room.player, room.walls.shape).astype(jnp.float32)[1:-1, 1:-1],  # 1 at one cell
         "actions_left": (max_actions - state.num_actions).astype(jnp.float32) / max_actions,
     }
     moves = jax.vmap(lambda direction: _can_move(room, direction))(jnp.asarray(ROOM_MOVES))

@@ -1,11 +1,14 @@
-"""FrozenLake against plain rules, Gymnasium's table, and its ceiling against brute force."""
+"""FrozenLake against plain rules, Gymnasium's own tables, and its ceiling against brute force."""
 
+import collections
 import itertools
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.envs.text import oracles
 from stoix_like.envs.text.frozen_lake import FrozenLakeState, make_frozen_lake
@@ -14,8 +17,6 @@ from stoix_like.errors import ConfigError
 from stoix_like.evaluation import levels
 from stoix_like.types import LAST
 
-#: Gymnasium's table of the 4x4 map SFFF/FHFH/FFFH/HFFG: cells after (cell, action), deterministic (0 left .. 3 up).
-GYMNASIUM_MOVES = {(0, 0): 0, (0, 1): 4, (0, 2): 1, (0, 3): 0, (14, 2): 15, (9, 1): 13, (6, 3): 2, (10, 0): 9}
 HOLES = np.array([[0, 0, 0, 0], [0, 1, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0]], bool)
 
 
@@ -35,12 +36,12 @@ def played(env, num_envs, num_steps, key):
     return jax.jit(lambda: jax.lax.scan(step, state, jax.random.split(key, num_steps)))()[1]
 
 
-@pytest.mark.parametrize("intended_p", [1.0, 0.8])
-def test_moves_ends_and_rewards_equal_plain_rules(intended_p, key):
+@pytest.mark.parametrize(("intended_p", "num_envs"), [(1.0, 512), (0.8, 512), full(0.8, 15_000)])
+def test_moves_ends_and_rewards_equal_plain_rules(intended_p, num_envs, key):
     env = make_frozen_lake(size=5, intended_p=intended_p, max_actions=7)
-    before, action, after, timestep = jax.device_get(played(env, 512, 7, key))
+    before, action, after, timestep = jax.device_get(played(env, num_envs, 7, key))
     straight = []
-    for t, n in itertools.product(range(7), range(512)):
+    for t, n in itertools.product(range(7), range(num_envs)):
         holes, goal = before.lake.holes[t, n], (before.lake.goal.row[t, n], before.lake.goal.col[t, n])
         row, col = before.position.row[t, n], before.position.col[t, n]
         now = (after.position.row[t, n], after.position.col[t, n])
@@ -57,13 +58,48 @@ def test_moves_ends_and_rewards_equal_plain_rules(intended_p, key):
     assert np.mean(shares) == pytest.approx(intended_p, abs=0.0 if intended_p == 1.0 else 0.051)
 
 
-def test_moves_equal_gymnasiums_table():
-    env = make_frozen_lake(intended_p=1.0)
-    for (cell, action), expected in GYMNASIUM_MOVES.items():
-        position = Position(jnp.int32(cell // 4), jnp.int32(cell % 4))
-        state = FrozenLakeState(jax.tree.map(jnp.asarray, lake()), position, jnp.int32(0), jax.random.key(0))
-        state, _ = env.step(state, jnp.int32(action))
-        assert int(state.position.row) * 4 + int(state.position.col) == expected
+def drawn_lakes(num, size):
+    """Random lakes, start and goal apart."""
+    rng = np.random.default_rng(0)
+    for _ in range(num):
+        start, goal = np.unravel_index(rng.choice(size**2, 2, replace=False), (size, size))
+        holes = rng.random((size, size)) < 0.3
+        holes[[start[0], goal[0]], [start[1], goal[1]]] = False
+        yield lake(holes, (start[0], start[1]), (goal[0], goal[1]))
+
+
+def gymnasiums(level, is_slippery):
+    """Gymnasium's table of a lake: for each cell and action the probabilities of (cell, reward, end)."""
+    letters = np.where(level.holes, "H", "F")
+    letters[tuple(level.start)], letters[tuple(level.goal)] = "S", "G"
+    made = gymnasium.make("FrozenLake-v1", desc=["".join(row) for row in letters], is_slippery=is_slippery)
+    for cell, action in itertools.product(range(level.holes.size), range(4)):
+        if letters.reshape(-1)[cell] in "SF":  # it goes on from holes and goals, which end an episode
+            chances = collections.Counter()
+            for probability, after, reward, ends in made.unwrapped.P[cell][action]:
+                chances[int(after), float(reward), bool(ends)] += probability
+            yield cell, action, chances
+
+
+@pytest.mark.parametrize(("intended_p", "num_draws", "within"), [(1.0, 1, 0.0), (1 / 3, 2048, 0.05)])
+def test_moves_rewards_and_ends_are_gymnasiums(intended_p, num_draws, within):
+    """0.05 is 4.5 standard deviations of a share of 2,048 draws."""
+    env, keys = make_frozen_lake(intended_p=intended_p), jax.random.split(jax.random.key(0), num_draws)
+
+    @jax.jit
+    def outcomes(level, cell, action):
+        def one(key):
+            state, timestep = env.step(FrozenLakeState(level, Position.of_cell(cell, 4), jnp.int32(0), key), action)
+            return state.position.row * 4 + state.position.col, timestep.reward, timestep.last()
+
+        return jax.vmap(one)(keys)
+
+    for level in drawn_lakes(4, 4):
+        for cell, action, chances in gymnasiums(level, intended_p < 1.0):
+            found = collections.Counter(zip(*(x.tolist() for x in outcomes(level, cell, action)), strict=True))
+            assert found.keys() == chances.keys()
+            for outcome, probability in chances.items():
+                assert found[outcome] / num_draws == pytest.approx(probability, abs=within)
 
 
 def test_levels_have_a_way_and_those_of_evaluation_are_never_trained_on(key):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.envs.text import oracles
 from stoix_like.envs.text.grids import ROOM_MOVES, Position, Room
@@ -50,20 +51,22 @@ def as_set(cells):
     return set(map(tuple, np.argwhere(cells).tolist()))
 
 
-@pytest.mark.parametrize("sizes", [(6, 6, 1), (7, 8, 3)])
-def test_moves_rewards_masks_and_ends_equal_plain_rules(sizes, key):
+@pytest.mark.parametrize(
+    ("sizes", "num_envs"), [((6, 6, 1), 256), ((7, 8, 3), 256), full((7, 8, 3), 5_000)]
+)
+def test_moves_rewards_masks_and_ends_equal_plain_rules(sizes, num_envs, key):
     env = make_sokoban(*sizes, max_actions=20)
 
     def step(state, key):
-        action = jax.random.randint(key, (256,), 0, 4)
+        action = jax.random.randint(key, (num_envs,), 0, 4)
         after, timestep = jax.vmap(env.step)(state, action)
         return after, (state, action, after, timestep)
 
-    start, first = jax.jit(jax.vmap(env.reset))(jax.random.split(key, 256))
+    start, first = jax.jit(jax.vmap(env.reset))(jax.random.split(key, num_envs))
     played = jax.jit(lambda: jax.lax.scan(step, start, jax.random.split(key, 20)))()[1]
     before, action, after, timestep = jax.device_get(played)
     pushed = 0
-    for t, n in itertools.product(range(20), range(256)):
+    for t, n in itertools.product(range(20), range(num_envs)):
         walls, targets = as_set(before.room.walls[t, n]), as_set(before.room.targets[t, n])
         boxes, player = as_set(before.room.boxes[t, n]), tuple(int(x[t, n]) for x in before.room.player)
         now, where, reward, solved = plain_step(walls, targets, boxes, player, action[t, n])

@@ -5,6 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.envs.text import oracles, sudoku
 from stoix_like.envs.text.sudoku import SudokuState, make_sudoku, solutions
@@ -24,19 +25,20 @@ def test_there_are_288_filled_grids_and_the_first_is_known():
     np.testing.assert_array_equal(solutions()[0], [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]])
 
 
-def test_random_play_equals_plain_rules(key):
+@pytest.mark.parametrize("num_envs", [256, full(7_000)])
+def test_random_play_equals_plain_rules(num_envs, key):
     env = make_sudoku(max_actions=15)
 
     def step(state, key):
-        action = jax.random.randint(key, (256,), 0, 64)
+        action = jax.random.randint(key, (num_envs,), 0, 64)
         after, timestep = jax.vmap(env.step)(state, action)
         return after, (state, action, after, timestep)
 
-    start, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(key, 256))
+    start, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(key, num_envs))
     played = jax.jit(lambda: jax.lax.scan(step, start, jax.random.split(key, 15)))()[1]
     before, action, after, timestep = jax.device_get(played)
     taken = 0
-    for t, n in itertools.product(range(15), range(256)):
+    for t, n in itertools.product(range(15), range(num_envs)):
         (row, column), number = divmod(action[t, n] // 4, 4), action[t, n] % 4 + 1
         cells, given = before.cells[t, n].copy(), before.given[t, n]
         if not given[row, column] and not breaks(cells, row, column, number):
