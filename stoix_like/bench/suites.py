@@ -19,37 +19,12 @@ from stoix_like.bench.learning import curves, scores, searches, text_worlds
 from stoix_like.bench.loops import gate, master_learning, soak
 from stoix_like.bench.loops.learning import loop_suite
 from stoix_like.bench.loops.speed import loops_suite
-from stoix_like.bench.speed import binpack, environments, launches, overhead, scaling, spo
-from stoix_like.bench.timing.flops import ppo_flops_per_step
-from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
-from stoix_like.bench.timing.updates import Updates, preset_config
+from stoix_like.bench.speed import binpack, environments, launches, overhead, ppo, scaling, spo
+from stoix_like.bench.timing.measure import Measurement
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.results.series import read_started_run
-
-
-def ppo_suite() -> Iterator[Measurement]:
-    """Whole updates. The MLP on Maze is compared with the matrix-product peak at the shapes of its minibatches."""
-    maze = preset_config("ppo/maze_mlp")
-    rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
-    minibatch = rows // maze.training_core.num_minibatches
-    updates = Updates(maze)
-    timings = time_interleaved({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
-    peak = peak_flops(minibatch, width) / timings["peak"].seconds
-    ceiling = peak / ppo_flops_per_step(maze)
-    rate = rows / timings["update"].seconds
-    limit = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
-    note = f"ceiling: {limit}; {updates.memory_note}"
-    spread = timings["update"].spread
-    yield Measurement("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)
-    for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
-        config = preset_config(preset)
-        steps = config.environment.num_envs * config.training_core.rollout_length
-        updates = Updates(config)
-        taken = time_interleaved({"update": updates}, repetitions=5)["update"]
-        note = f"preset {preset}; {updates.memory_note}"
-        yield Measurement(name, steps / taken.seconds, "steps/s", taken.spread, note=note)
 
 
 def compile_suite() -> list[Measurement]:
@@ -115,7 +90,7 @@ def scale_suite() -> Iterable[Measurement]:
 
 SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "env": environments.env_suite,
-    "ppo": ppo_suite,
+    "ppo": ppo.ppo_suite,
     "spo": spo.spo_suite,
     "alphazero": alphazero_suite,
     "promotion": gate.promotion_suite,

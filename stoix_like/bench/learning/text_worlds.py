@@ -15,39 +15,54 @@ from stoix_like.runtime.runs.sources import load_config
 
 
 class Task(NamedTuple):
-    """A world that is learned: the presets of both algorithms, with further flags, and its frozen levels."""
+    """A world that is learned: the presets of both algorithms, with further flags, and its frozen levels.
+
+    `brief` flags shorten PPO to the environment steps of SPO.
+    """
 
     name: str
     preset: str
     level_set: str
     flags: tuple[str, ...] = ()
+    brief: tuple[str, ...] = ()
 
 
 #: Rooms that the best player needs up to 40 moves for.
 LARGE = ("--kwargs", "{bank: sokoban_8x8_2, max_actions: 40}")
+#: As many environment steps as `spo/sokoban`.
+AS_SPO = ("--num-updates", "80")
 TASKS = (
     Task("frozen_lake", "frozen_lake", "frozenlaketext-1024"),
     Task("frozen_lake_firm", "frozen_lake", "frozenlaketext-1024", ("--kwargs", "{intended_p: 1.0}")),
     Task("sudoku", "sudoku", "sudokutext-1024"),
-    Task("sokoban", "sokoban", "sokobantext-1024"),
-    Task("sokoban_8x8_2", "sokoban", "sokobantext-256", LARGE),
+    Task("sokoban", "sokoban", "sokobantext-1024", brief=AS_SPO),
+    Task("sokoban_8x8_2", "sokoban", "sokobantext-256", LARGE, AS_SPO),
 )
 
 
 def text_worlds_suite() -> Iterator[Measurement]:
-    """Each world: random play, then the last policies of PPO and SPO, alone and with a search."""
+    """Each world: random play, then the last policies of PPO and SPO, alone and with a search, and SPO's above PPO's."""
     for task in TASKS:
         yield _random_row(task)
-        yield from claim_rows(tuple(_claims(task)), ())
+        *of_ppo, of_spo = _trainings(task)
+        pairs = [(f"{of_spo.name}/{play}", f"{ppo.name}/{play}") for ppo in of_ppo for play in ("network", "search")]
+        yield from claim_rows(tuple(_claims(task)), tuple(pairs))
 
 
 def _claims(task: Task) -> Iterator[Claim]:
-    for algorithm in ("ppo", "spo"):
-        name = f"{algorithm}-{task.name}".replace("_", "-")
-        training = Training(name, f"{algorithm}/{task.preset}", task.flags)
-        yield Claim(training, task.level_set, "solve_rate", f"{algorithm}/{task.name}/network", network=True)
-        search = SHARP if algorithm == "ppo" else None  # SPO has its own
-        yield Claim(training, task.level_set, "solve_rate", f"{algorithm}/{task.name}/search", search)
+    for training in _trainings(task):
+        row = f"{training.name}/{{}}"
+        yield Claim(training, task.level_set, "solve_rate", row.format("network"), network=True)
+        search = SHARP if training.preset.startswith("ppo/") else None  # SPO has its own
+        yield Claim(training, task.level_set, "solve_rate", row.format("search"), search)
+
+
+def _trainings(task: Task) -> Iterator[Training]:
+    name = task.name.replace("_", "-")
+    yield Training(f"ppo-{name}", f"ppo/{task.preset}", task.flags)
+    if task.brief:
+        yield Training(f"ppo-{name}-brief", f"ppo/{task.preset}", (*task.flags, *task.brief))
+    yield Training(f"spo-{name}", f"spo/{task.preset}", task.flags)
 
 
 def _random_row(task: Task) -> Measurement:

@@ -29,22 +29,23 @@ def spo_suite() -> Iterator[Measurement]:
     maze = preset_config("spo/maze_mlp")
     yield _against_peak("spo_maze_mlp", maze)
     yield _against_peak("spo_maze_mlp_shared", resolve(maze, {"shared_torso": True}))
-    yield _whole("spo_maze", "spo/maze")
-    yield _whole("spo_binpack_quick", "spo/quick")
+    for name in ("maze", "frozen_lake", "sokoban", "sudoku"):
+        yield _against_peak(f"spo_{name}", preset_config(f"spo/{name}"))
+    yield _whole("spo_binpack_quick", "spo/quick")  # episodes to their end, for which no operations are counted
     yield from _searches("spo/maze_mlp")
     yield from _searches("spo/quick")
     yield _replay_bytes("spo/binpack", 65_536)
 
 
 def flops_per_step(config: SPOConfig) -> float:
-    """Dense operations per environment step of SPO: its search, and its share of the gradient steps.
+    """Operations in matrix products per environment step of SPO: its search, and its share of the gradient steps.
 
-    A search computes policy and value at the root, the value after every model step, and the policy after all but the
-    last. A gradient step learns from B * L rows, computes the target networks on them, and B bootstrap values.
+    A search computes policy and value at the root and after every model step but the last, and there the value. A
+    gradient step learns from B * L rows, computes the target networks on them, and B bootstrap values.
     """
     flops, section, core = network_flops(config), config.spo, config.training_core
     depth = int(section.search_depth)
-    searching = flops.forward + section.num_particles * (depth * flops.critic + (depth - 1) * flops.actor)
+    searching = flops.forward + section.num_particles * ((depth - 1) * flops.forward + flops.critic)
     rows = section.batch_size * section.sample_sequence_length
     learning = rows * (flops.learning + flops.forward) + section.batch_size * flops.critic
     return searching + core.epochs * core.num_minibatches * learning / steps_per_update(config)
@@ -59,8 +60,6 @@ def _against_peak(name: str, config: SPOConfig) -> Measurement:
     rate, spread = steps / timings["update"].seconds, timings["update"].spread
     model_steps = rate * config.spo.num_particles * int(config.spo.search_depth)
     note = f"{model_steps:,.0f} model steps/s; {_shares(updates)}; {updates.memory_note}"
-    if config.architecture.shared_torso:
-        return Measurement(name, rate, "steps/s", spread, note=note)
     peak = peak_flops(rows, width) / timings["peak"].seconds
     needed = flops_per_step(config)
     note = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {rows}x{width}x{width} / {needed / 1e6:.1f} MFLOP; {note}"

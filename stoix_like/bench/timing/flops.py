@@ -1,47 +1,78 @@
-"""The number of operations of networks of dense layers, to compute the ceiling of a measured rate."""
+"""The number of operations in a network's matrix products, to compute the ceiling of a measured rate."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
+from jax.extend import core
 
 from stoix_like.config.sections.runs import PPOConfig, SPOConfig
 from stoix_like.runtime.runs import build
 
 
 def ppo_flops_per_step(config: PPOConfig) -> float:
-    """Dense operations per step of PPO with separate MLPs: one forward pass, and learning in each epoch."""
+    """Operations in matrix products per step of PPO: one forward pass, and learning in each epoch."""
     flops = network_flops(config)
     return flops.forward + flops.learning * config.training_core.epochs
 
 
 class NetworkFlops(NamedTuple):
-    """Floating-point operations for one observation; separate networks, dense layers only.
-
-    Learning takes three times the forward pass, except in the first layers: the gradient of the observation is not
-    computed.
-    """
+    """Floating-point operations in matrix products for one observation."""
 
     actor: float  # one forward pass
     critic: float
+    forward: float  # of both; a shared torso counts once
     learning: float  # forward and backward, of both
-
-    @property
-    def forward(self) -> float:
-        """One forward pass of both networks."""
-        return self.actor + self.critic
 
 
 def network_flops(config: PPOConfig | SPOConfig) -> NetworkFlops:
-    """The operations of the configuration's network, from the shapes of its kernels, without biases."""
+    """The operations of the configuration's network."""
     env = build.make_env(config.environment)
     network = build.make_network(env, config)
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)
     params = jax.eval_shape(network.init, jax.random.key(0), batched)
-    actor, critic = ([x.shape for x in jax.tree.leaves(p) if len(x.shape) == 2] for p in (params.actor, params.critic))
-    widths = {columns for _, columns in (*actor, *critic)}
-    first = sum(2.0 * rows * columns for rows, columns in (*actor, *critic) if rows not in widths)
-    of_actor, of_critic = (sum(2.0 * rows * columns for rows, columns in kernels) for kernels in (actor, critic))
-    return NetworkFlops(of_actor, of_critic, 3 * (of_actor + of_critic) - first)
+
+    def learning(params: Any, observation: Any) -> Any:
+        return jax.value_and_grad(lambda params: sum(x.sum() for x in network.actor_critic(params, observation)))(params)
+
+    functions = (network.actor, network.critic, network.actor_critic, learning)
+    return NetworkFlops(*(product_flops(function, params, batched) for function in functions))
+
+
+def product_flops(function: Callable[..., Any], *shapes: Any) -> float:
+    """Multiplications and additions of all matrix products of a function of arrays of these shapes.
+
+    A loop counts as often as it goes around, or once if that is not known before; of branches the longest counts.
+    """
+    return _counted(jax.make_jaxpr(function)(*shapes).jaxpr)
+
+
+def _counted(jaxpr: core.Jaxpr) -> float:
+    return sum(map(_of_equation, jaxpr.eqns), start=0.0)
+
+
+def _of_equation(equation: core.JaxprEqn) -> float:
+    if equation.primitive.name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        summed = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+        return 2.0 * summed * math.prod(equation.outvars[0].aval.shape)
+    inner = [_counted(jaxpr) for jaxpr in _jaxprs_in(equation)]
+    if equation.primitive.name == "cond":
+        return max(inner)
+    return equation.params.get("length", 1) * sum(inner) if equation.primitive.name == "scan" else sum(inner)
+
+
+def _jaxprs_in(equation: core.JaxprEqn) -> list[core.Jaxpr]:
+    found = []
+    for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+        if _is_jaxpr(value):
+            found.append(value.jaxpr if isinstance(value, core.ClosedJaxpr) else value)
+    return found
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)
