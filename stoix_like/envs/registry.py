@@ -185,7 +185,7 @@ def _sokoban_arguments(task_id: str, arguments: dict[str, Any]) -> dict[str, Any
         asked = "downloads its levels from the Hugging Face hub" if choice is None else f"has no levels '{choice}'"
         raise UnsupportedEnvironmentError(
             f"{task_id} {asked}, and nothing is downloaded here",
-            "--kwargs '{generator: toy}' or '{generator: simple}': small level sets that come with it",
+            "Sokoban-text-v0 makes its own; or --kwargs '{generator: toy}' or '{generator: simple}', small sets of Jumanji",
         )
     return arguments
 
