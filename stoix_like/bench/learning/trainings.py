@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,9 @@ class Training(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
+@functools.cache
 def finished_run(training: Training, seed: int) -> Path:
-    """The finished run of a training and seed. It is started, or resumed if it is not finished."""
+    """The finished run of a training and seed. It is started, or resumed if it is not finished, once a process."""
     path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():
         _check_settings(training, path)
