@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stoix_like.bench.learning.scores import SHARP, Claim, baseline_row, claim_rows
+from stoix_like.bench.learning.scores import SHORT, Claim, baseline_row, claim_rows
 from stoix_like.bench.learning.trainings import Training
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.sections.runs import PPOConfig
@@ -53,7 +53,7 @@ def _claims(task: Task) -> Iterator[Claim]:
     for training in _trainings(task):
         row = f"{training.name}/{{}}"
         yield Claim(training, task.level_set, "solve_rate", row.format("network"), network=True)
-        search = SHARP if training.preset.startswith("ppo/") else None  # SPO has its own
+        search = SHORT if training.preset.startswith("ppo/") else None  # SPO has its own
         yield Claim(training, task.level_set, "solve_rate", row.format("search"), search)
 
 
