@@ -185,7 +185,7 @@ def _sokoban_arguments(task_id: str, arguments: dict[str, Any]) -> dict[str, Any
         asked = "downloads its levels from the Hugging Face hub" if choice is None else f"has no levels '{choice}'"
         raise UnsupportedEnvironmentError(
             f"{task_id} {asked}, and nothing is downloaded here",
-            "Sokoban-text-v0 makes its own; or --kwargs '{generator: toy}' or '{generator: simple}', small sets of Jumanji",
+            "use Sokoban-text-v0, or --kwargs '{generator: toy}' or '{generator: simple}': small sets of Jumanji",
         )
     return arguments
 

@@ -35,7 +35,7 @@ def test_a_batch_of_products_and_a_product_over_two_axes():
 
 
 def test_networks_of_sudoku_and_sokoban():
-    """Sudoku: 97 numbers, two layers of 8, 64 logits or a value, apart. Sokoban: 197 numbers of each of four directions."""
+    """Sudoku: 97 numbers, two layers of 8, 64 logits or a value, apart. Sokoban: 197 numbers of each direction."""
     sudoku = resolve(preset_config("ppo/sudoku"), {"hidden_dim": 8})
     torso, of_first = 2 * (97 * 8 + 8 * 8), 2 * 97 * 8
     found = network_flops(sudoku)

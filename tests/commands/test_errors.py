@@ -106,7 +106,7 @@ error: unknown task ''
 hint: known tasks: …
 3$ train_ppo NEW --task-id Sokoban-v0
 error: Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here
-hint: Sokoban-text-v0 makes its own; or --kwargs '{generator: toy}' or '{generator: simple}', small sets of Jumanji
+hint: use Sokoban-text-v0, or --kwargs '{generator: toy}' or '{generator: simple}': small sets of Jumanji
 3$ train_ppo NEW --task-id SearchAndRescue-v0
 error: SearchAndRescue-v0: its actions are float32 arrays of shape (2, 2), and only discrete actions are supported
 hint: choose a task with discrete actions, such as Maze-v0 or BinPack-v2

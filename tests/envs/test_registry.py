@@ -78,7 +78,7 @@ def test_sokoban_is_refused_without_touching_the_network_but_for_its_own_levels(
     error = refusal(UnsupportedEnvironmentError, "Sokoban-v0")
     assert error.what == "Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here"
     assert error.hint == (
-        "Sokoban-text-v0 makes its own; or --kwargs '{generator: toy}' or '{generator: simple}', small sets of Jumanji"
+        "use Sokoban-text-v0, or --kwargs '{generator: toy}' or '{generator: simple}': small sets of Jumanji"
     )
     for generator in ("toy", "simple"):
         env = registry.make("Sokoban-v0", kwargs={"generator": generator, "time_limit": 30})

@@ -9,7 +9,7 @@ from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, pe
 from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.config.checks.combinations import steps_per_update
 
-#: (row, preset). Ceilings count matrix products alone, which are most of what an MLP does and little of a maze's network.
+#: (row, preset). Ceilings count matrix products alone: most of what an MLP does, and little of a maze's network.
 CASES = (
     ("ppo_maze_mlp", "ppo/maze_mlp"),
     ("ppo_maze", "ppo/maze"),

@@ -37,7 +37,9 @@ def network_flops(config: PPOConfig | SPOConfig) -> NetworkFlops:
     params = jax.eval_shape(network.init, jax.random.key(0), batched)
 
     def learning(params: Any, observation: Any) -> Any:
-        return jax.value_and_grad(lambda params: sum(x.sum() for x in network.actor_critic(params, observation)))(params)
+        return jax.value_and_grad(lambda params: sum(x.sum() for x in network.actor_critic(params, observation)))(
+            params
+        )
 
     functions = (network.actor, network.critic, network.actor_critic, learning)
     return NetworkFlops(*(product_flops(function, params, batched) for function in functions))
@@ -58,20 +60,22 @@ def _counted(jaxpr: core.Jaxpr) -> float:
 def _of_equation(equation: core.JaxprEqn) -> float:
     if equation.primitive.name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
-        summed = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
-        return 2.0 * summed * math.prod(equation.outvars[0].aval.shape)
+        first, product = (variable.aval for variable in (equation.invars[0], equation.outvars[0]))
+        summed = math.prod(_shape(first)[axis] for axis in contracted)
+        return 2.0 * summed * math.prod(_shape(product))
     inner = [_counted(jaxpr) for jaxpr in _jaxprs_in(equation)]
     if equation.primitive.name == "cond":
         return max(inner)
     return equation.params.get("length", 1) * sum(inner) if equation.primitive.name == "scan" else sum(inner)
 
 
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape)
+
+
 def _jaxprs_in(equation: core.JaxprEqn) -> list[core.Jaxpr]:
-    found = []
-    for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
-        if _is_jaxpr(value):
-            found.append(value.jaxpr if isinstance(value, core.ClosedJaxpr) else value)
-    return found
+    values = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
+    return [getattr(value, "jaxpr", value) for value in values if _is_jaxpr(value)]
 
 
 def _is_jaxpr(value: Any) -> bool:

@@ -102,6 +102,17 @@ def test_moves_rewards_and_ends_are_gymnasiums(intended_p, num_draws, within):
                 assert found[outcome] / num_draws == pytest.approx(probability, abs=within)
 
 
+def test_an_observation_shows_holes_player_goal_and_the_actions_made():
+    level = jax.tree.map(jnp.asarray, lake(start=(0, 2), goal=(3, 1)))
+    state = FrozenLakeState(level, level.start, jnp.int32(3), jax.random.key(0))
+    _, timestep = jax.jit(make_frozen_lake(intended_p=1.0).step)(state, 1)
+    view = timestep.observation.agent_view
+    np.testing.assert_array_equal(view["walls"], HOLES)
+    assert tuple(map(int, view["agent_position"])) == (1, 2)
+    assert tuple(map(int, view["target_position"])) == (3, 1)
+    assert int(view["step_count"]) == 4
+
+
 def test_levels_have_a_way_and_those_of_evaluation_are_never_trained_on(key):
     env = make_frozen_lake(size=3, max_actions=4)
     keys = jax.random.split(key, 4096)

@@ -51,9 +51,7 @@ def as_set(cells):
     return set(map(tuple, np.argwhere(cells).tolist()))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "num_envs"), [((6, 6, 1), 256), ((7, 8, 3), 256), full((7, 8, 3), 5_000)]
-)
+@pytest.mark.parametrize(("sizes", "num_envs"), [((6, 6, 1), 256), ((7, 8, 3), 256), full((7, 8, 3), 5_000)])
 def test_moves_rewards_masks_and_ends_equal_plain_rules(sizes, num_envs, key):
     env = make_sokoban(*sizes, max_actions=20)
 
@@ -89,6 +87,17 @@ def test_a_push_onto_the_target_is_worth_eleven_less_a_tenth():
     pushed, _ = step(state("####### #_P√_O# #__X__# #######"), 3)
     assert float(step(state("####### #_P√_O# #__X__# #######"), 3)[1].reward) == pytest.approx(-1.1)
     assert not pushed.room.boxes[1, 3]
+
+
+def test_an_observation_shows_the_room_without_its_border_and_what_is_left():
+    _, timestep = jax.jit(make_sokoban(max_actions=10).step)(state("###### #_PXO# #_#√_# ######"), 2)
+    view = timestep.observation.agent_view
+    walls, targets, boxes = np.moveaxis(np.asarray(view["cells"]), -1, 0)
+    np.testing.assert_array_equal(walls, [[0, 0, 0, 0], [0, 1, 0, 0]])
+    np.testing.assert_array_equal(targets, [[0, 0, 0, 1], [0, 0, 1, 0]])
+    np.testing.assert_array_equal(boxes, [[0, 0, 1, 0], [0, 0, 1, 0]])
+    np.testing.assert_array_equal(view["player"], [[1, 0, 0, 0], [0, 0, 0, 0]])
+    assert float(view["actions_left"]) == pytest.approx(0.9)
 
 
 def test_levels_are_solvable_whole_and_apart(key):

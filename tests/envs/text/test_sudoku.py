@@ -3,6 +3,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.marks import full
@@ -50,6 +51,17 @@ def test_random_play_equals_plain_rules(num_envs, key):
         assert (timestep.step_type[t, n] == LAST) == (solved or t == 14)
         np.testing.assert_array_equal(timestep.observation.action_mask[t, n].reshape(4, 4, 4).all(axis=2), ~given)
     assert taken > 100
+
+
+def test_an_observation_shows_numbers_given_cells_and_what_is_left():
+    cells = np.array([[0, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 0]], np.int8)
+    state = jax.tree.map(jnp.asarray, SudokuState(cells > 0, cells, np.int32(4)))
+    _, timestep = jax.jit(make_sudoku(num_empty=2, max_actions=20).step)(state, 0)
+    view = timestep.observation.agent_view
+    np.testing.assert_array_equal(view["cells"].argmax(axis=-1), [[1, 2, 3, 4], *cells[1:].tolist()])
+    np.testing.assert_array_equal(view["cells"].sum(axis=-1), 1.0)
+    np.testing.assert_array_equal(view["given"], cells > 0)
+    assert float(view["actions_left"]) == pytest.approx(15 / 20)
 
 
 def test_puzzles_have_one_solution_which_is_found_and_halves_are_apart(key):
