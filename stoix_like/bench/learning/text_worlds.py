@@ -41,12 +41,13 @@ TASKS = (
 
 
 def text_worlds_suite() -> Iterator[Measurement]:
-    """Each world: random play, then the last policies of PPO and SPO, alone and with a search, and SPO's above PPO's."""
+    """Each world: random play, then the last policies of PPO and SPO, alone and with a search, and how far SPO's are
+    above PPO's."""
     for task in TASKS:
         yield _random_row(task)
         *of_ppo, of_spo = _trainings(task)
         pairs = [(f"{of_spo.name}/{play}", f"{ppo.name}/{play}") for ppo in of_ppo for play in ("network", "search")]
-        yield from claim_rows(tuple(_claims(task)), tuple(pairs))
+        yield from map(_named, claim_rows(tuple(_claims(task)), tuple(pairs)))
 
 
 def _claims(task: Task) -> Iterator[Claim]:
@@ -63,6 +64,11 @@ def _trainings(task: Task) -> Iterator[Training]:
     if task.brief:
         yield Training(f"ppo-{name}-brief", f"ppo/{task.preset}", (*task.flags, *task.brief))
     yield Training(f"spo-{name}", f"spo/{task.preset}", task.flags)
+
+
+def _named(row: Measurement) -> Measurement:
+    """A row of a name of its own: SPO is compared with PPO at equal steps as well."""
+    return row._replace(name=f"{row.name}/at_equal_steps") if "above ppo" in row.note and "brief" in row.note else row
 
 
 def _random_row(task: Task) -> Measurement:

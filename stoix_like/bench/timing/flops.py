@@ -75,7 +75,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _jaxprs_in(equation: core.JaxprEqn) -> list[core.Jaxpr]:
     values = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
-    return [getattr(value, "jaxpr", value) for value in values if _is_jaxpr(value)]
+    return [value.jaxpr if isinstance(value, core.ClosedJaxpr) else value for value in values if _is_jaxpr(value)]
 
 
 def _is_jaxpr(value: Any) -> bool:
