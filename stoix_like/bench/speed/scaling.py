@@ -10,9 +10,8 @@ from typing import Any
 
 import jax
 
-from stoix_like.bench.speed import spo
-from stoix_like.bench.timing.flops import ppo_flops_per_step
-from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
+from stoix_like.bench.timing.measure import Measurement, time_interleaved
+from stoix_like.bench.timing.peaks import against_peak
 from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.config.layers import resolve
@@ -79,17 +78,12 @@ def with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
 
 def timed_row(name: str, config: Any, updates: Updates, is_dense: bool, repetitions: int = 5) -> Measurement:
     """Steps per second of whole updates; of dense networks also the ceiling by the matrix-product peak."""
-    width, rows = config.architecture.hidden_dim, _rows_at_once(config)
-    functions = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
-    timings = time_interleaved(functions, repetitions)
-    taken, steps = timings["update"], steps_per_update(config)
-    rate = steps / taken.seconds
-    found = Measurement(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")
-    if not is_dense:
-        return found
-    needed = spo.flops_per_step(config) if isinstance(config, SPOConfig) else ppo_flops_per_step(config)
-    ceiling = peak_flops(rows, width) / timings["peak"].seconds / needed
-    return found._replace(ceiling=ceiling, share=rate / ceiling)
+    if is_dense:
+        row = against_peak(name, config, updates, _rows_at_once(config), repetitions)
+    else:
+        taken = time_interleaved({"update": updates}, repetitions)["update"]
+        row = Measurement(name, steps_per_update(config) / taken.seconds, "steps/s", taken.spread)
+    return row._replace(note=f"{_model_steps(config, row.value)}{updates.memory_note}")
 
 
 def _rows_at_once(config: Any) -> int:

@@ -9,12 +9,13 @@ import jax
 
 from stoix_like import replay
 from stoix_like.algorithms import searching, spo
-from stoix_like.bench.timing.flops import network_flops
-from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
+from stoix_like.bench.timing.measure import Measurement, time_interleaved
+from stoix_like.bench.timing.peaks import against_peak
 from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.config.layers import resolve
 from stoix_like.config.sections.runs import SPOConfig
+from stoix_like.networks.cells import NUM_DIRECTIONS
 from stoix_like.runtime.runs import build
 from stoix_like.search import smc
 from stoix_like.search.model import Root
@@ -29,41 +30,22 @@ def spo_suite() -> Iterator[Measurement]:
     maze = preset_config("spo/maze_mlp")
     yield _against_peak("spo_maze_mlp", maze)
     yield _against_peak("spo_maze_mlp_shared", resolve(maze, {"shared_torso": True}))
-    for name in ("maze", "frozen_lake", "sokoban", "sudoku"):
-        yield _against_peak(f"spo_{name}", preset_config(f"spo/{name}"))
-    yield _whole("spo_binpack_quick", "spo/quick")  # episodes to their end, for which no operations are counted
+    yield _against_peak("spo_sokoban", preset_config("spo/sokoban"), NUM_DIRECTIONS)
+    yield _against_peak("spo_sudoku", preset_config("spo/sudoku"))
+    for name, preset in (("maze", "spo/maze"), ("frozen_lake", "spo/frozen_lake"), ("binpack_quick", "spo/quick")):
+        yield _whole(f"spo_{name}", preset)
     yield from _searches("spo/maze_mlp")
     yield from _searches("spo/quick")
     yield _replay_bytes("spo/binpack", 65_536)
 
 
-def flops_per_step(config: SPOConfig) -> float:
-    """Operations in matrix products per environment step of SPO: its search, and its share of the gradient steps.
-
-    A search computes policy and value at the root and after every model step but the last, and there the value. A
-    gradient step learns from B * L rows, computes the target networks on them, and B bootstrap values.
-    """
-    flops, section, core = network_flops(config), config.spo, config.training_core
-    depth = int(section.search_depth)
-    searching = flops.forward + section.num_particles * ((depth - 1) * flops.forward + flops.critic)
-    rows = section.batch_size * section.sample_sequence_length
-    learning = rows * (flops.learning + flops.forward) + section.batch_size * flops.critic
-    return searching + core.epochs * core.num_minibatches * learning / steps_per_update(config)
-
-
-def _against_peak(name: str, config: SPOConfig) -> Measurement:
-    """A whole update and the matrix-product peak at the shapes of the search, measured alternately."""
-    width = config.architecture.hidden_dim
-    rows = config.environment.num_envs * config.spo.num_particles
-    updates, steps = Updates(config), steps_per_update(config)
-    timings = time_interleaved({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions=9)
-    rate, spread = steps / timings["update"].seconds, timings["update"].spread
-    model_steps = rate * config.spo.num_particles * int(config.spo.search_depth)
-    note = f"{model_steps:,.0f} model steps/s; {_shares(updates)}; {updates.memory_note}"
-    peak = peak_flops(rows, width) / timings["peak"].seconds
-    needed = flops_per_step(config)
-    note = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {rows}x{width}x{width} / {needed / 1e6:.1f} MFLOP; {note}"
-    return Measurement(name, rate, "steps/s", spread, ceiling=peak / needed, share=rate * needed / peak, note=note)
+def _against_peak(name: str, config: SPOConfig, views: int = 1) -> Measurement:
+    """A whole update and the matrix-product peak at the shapes of the search. `views`: rows of each observation."""
+    rows = config.environment.num_envs * config.spo.num_particles * views
+    updates = Updates(config)
+    row = against_peak(name, config, updates, rows)
+    model_steps = row.value * config.spo.num_particles * int(config.spo.search_depth)
+    return row._replace(note=f"{row.note}; {model_steps:,.0f} model steps/s; {_shares(updates)}; {updates.memory_note}")
 
 
 def _whole(name: str, preset: str) -> Measurement:

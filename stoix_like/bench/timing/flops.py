@@ -9,14 +9,24 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core
 
+from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.config.sections.runs import PPOConfig, SPOConfig
 from stoix_like.runtime.runs import build
 
 
-def ppo_flops_per_step(config: PPOConfig) -> float:
-    """Operations in matrix products per step of PPO: one forward pass, and learning in each epoch."""
+def flops_per_step(config: PPOConfig | SPOConfig) -> float:
+    """Operations in the matrix products of an update, per environment step: playing, searching and learning.
+
+    They are counted in the update itself. A search takes the policy after every model step but the last, which is a
+    branch; it is counted there too, and taken off.
+    """
+    learner = build.build("spo" if isinstance(config, SPOConfig) else "ppo", config).learner
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    counted = product_flops(learner.update, state) / steps_per_update(config)
+    if not isinstance(config, SPOConfig):
+        return counted
     flops = network_flops(config)
-    return flops.forward + flops.learning * config.training_core.epochs
+    return counted - config.spo.num_particles * (flops.forward - flops.critic)
 
 
 class NetworkFlops(NamedTuple):
@@ -46,7 +56,7 @@ def network_flops(config: PPOConfig | SPOConfig) -> NetworkFlops:
 
 
 def product_flops(function: Callable[..., Any], *shapes: Any) -> float:
-    """Multiplications and additions of all matrix products of a function of arrays of these shapes.
+    """Multiplications and additions of all matrix products of a function of arrays of these shapes. No convolutions.
 
     A loop counts as often as it goes around, or once if that is not known before; of branches the longest counts.
     """
