@@ -76,7 +76,8 @@ def make(
             2), attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps
             ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width:
             on CPU fewer are faster.
-        adapter: "dense", "binpack", "grid", "cells", "board" or "lines".
+        adapter: "dense", "binpack", "grid", "cells", "board" or "lines". The actions of "cells" are up, down, left and
+            right, in this order.
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
         layout: of the board; "board" and "lines" need it.

@@ -1,8 +1,8 @@
-"""The network for worlds of cells with a player that moves in four directions: what the player sees ahead, four times.
+"""The network for worlds of cells with a player that moves in four directions.
 
-One MLP looks at the world from the player's cell, turned so that the direction it judges points up. A level and the
-same level turned around are then one thing to it, and so are two places that look alike: it learns from each step what
-a dense network learns from four, in many places (Cohen & Welling 2016, arXiv 1602.07576, for the turns).
+One MLP takes all cells, placed relative to the player and rotated so that the direction it judges points up. A level
+that is rotated by quarter turns has the same value and permuted logits, as in the networks of Cohen & Welling (2016,
+arXiv 1602.07576); a mirrored one has not. What this gains is in docs/log.md, under text worlds.
 """
 
 from __future__ import annotations

@@ -31,6 +31,17 @@ def test_both_algorithms_play_the_same_world_and_a_brief_ppo_as_many_steps(name)
 
 
 @pytest.mark.parametrize("name", TASKS)
+def test_spo_is_compared_with_every_ppo_in_rows_of_their_own(name):
+    pairs, claims = list(text_worlds._pairs(TASKS[name])), {c.row: c for c in text_worlds._claims(TASKS[name])}
+    assert len({pair.name or pair.ours for pair in pairs}) == len(pairs) == len(claims) - 2
+    for ours, theirs, row in pairs:
+        assert claims[ours].training.preset.startswith("spo/")
+        assert claims[theirs].training.preset.startswith("ppo/")
+        assert claims[ours].network == claims[theirs].network
+        assert row.endswith("at_equal_steps") == ("brief" in theirs)
+
+
+@pytest.mark.parametrize("name", TASKS)
 def test_each_training_plays_alone_and_with_a_search(name):
     claims = list(text_worlds._claims(TASKS[name]))
     assert len({claim.row for claim in claims}) == len(claims) == 2 * len(list(text_worlds._trainings(TASKS[name])))

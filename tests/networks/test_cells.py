@@ -8,6 +8,7 @@ from support.asserts import refused
 
 import stoix_like as sl
 from stoix_like.config.sections.runs import ArchitectureConfig
+from stoix_like.envs.text.grids import ROOM_MOVES
 from stoix_like.errors import ConfigError
 from stoix_like.networks import build
 from stoix_like.networks.cells import surroundings, turned_cells
@@ -53,6 +54,7 @@ def test_what_lies_ahead_is_at_the_top():
     """Of 3 by 3 cells: above, below, left and right of the middle are cells 1, 7, 3 and 5."""
     turned = turned_cells(3)
     np.testing.assert_array_equal(turned[:, 1], [1, 7, 3, 5])
+    np.testing.assert_array_equal(turned[:, 1], 4 + ROOM_MOVES @ [3, 1])  # the order of Sokoban's actions
     np.testing.assert_array_equal(turned[:, 5], [5, 3, 1, 7])  # and what is to the right of that
     assert (np.sort(turned, axis=1) == np.arange(9)).all()
 

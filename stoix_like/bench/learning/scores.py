@@ -34,6 +34,14 @@ class Claim(NamedTuple):
     network: bool = False
 
 
+class Pair(NamedTuple):
+    """Two claims that are compared, by their rows: the first above the second. `name` of the row, else the first's."""
+
+    ours: str
+    theirs: str
+    name: str = ""
+
+
 def _preset(preset: str, *flags: str, name: str | None = None) -> Training:
     return Training(name or preset.replace("/", "-"), preset, flags)
 
@@ -99,11 +107,11 @@ V0_CLAIMS = tuple(
 )
 
 #: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
-PACKING_PAIRS = tuple((f"spo-quick/{what}", f"ppo-quick-51k/{what}") for what in ("network", "search"))
+PACKING_PAIRS = tuple(Pair(f"spo-quick/{what}", f"ppo-quick-51k/{what}") for what in ("network", "search"))
 MAZE_PAIRS = (
-    ("spo-maze-51k/network", "ppo-maze-51k/network"),
-    ("spo-maze/network", "ppo-maze-102k/network"),
-    ("spo-maze-51k/search", "ppo-maze-51k/search"),
+    Pair("spo-maze-51k/network", "ppo-maze-51k/network"),
+    Pair("spo-maze/network", "ppo-maze-102k/network"),
+    Pair("spo-maze-51k/search", "ppo-maze-51k/search"),
 )
 
 
@@ -154,7 +162,7 @@ def _ablation_row(training: Training) -> Measurement:
     return Measurement(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
 
 
-def claim_rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Measurement]:
+def claim_rows(claims: tuple[Claim, ...], pairs: tuple[Pair, ...]) -> Iterator[Measurement]:
     """A row for each claim, and one for each pair of claims."""
     means = {}
     for claim in claims:
@@ -162,8 +170,9 @@ def claim_rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) ->
         means[claim.row] = [score["mean"] for score in scores]
         yield _row(claim, scores)
     metric = claims[0].metric
-    for ours, theirs in pairs:
-        yield difference_row(ours, theirs, means[ours], means[theirs], metric)
+    for ours, theirs, name in pairs:
+        row = difference_row(ours, theirs, means[ours], means[theirs], metric)
+        yield row._replace(name=f"learning/difference/{name}") if name else row
 
 
 def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Measurement:

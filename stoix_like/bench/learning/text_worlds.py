@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stoix_like.bench.learning.scores import SHORT, Claim, baseline_row, claim_rows
+from stoix_like.bench.learning.scores import SHORT, Claim, Pair, baseline_row, claim_rows
 from stoix_like.bench.learning.trainings import Training
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.sections.runs import PPOConfig
@@ -45,9 +45,7 @@ def text_worlds_suite() -> Iterator[Measurement]:
     above PPO's."""
     for task in TASKS:
         yield _random_row(task)
-        *of_ppo, of_spo = _trainings(task)
-        pairs = [(f"{of_spo.name}/{play}", f"{ppo.name}/{play}") for ppo in of_ppo for play in ("network", "search")]
-        yield from map(_named, claim_rows(tuple(_claims(task)), tuple(pairs)))
+        yield from claim_rows(tuple(_claims(task)), tuple(_pairs(task)))
 
 
 def _claims(task: Task) -> Iterator[Claim]:
@@ -66,9 +64,12 @@ def _trainings(task: Task) -> Iterator[Training]:
     yield Training(f"spo-{name}", f"spo/{task.preset}", task.flags)
 
 
-def _named(row: Measurement) -> Measurement:
-    """A row of a name of its own: SPO is compared with PPO at equal steps as well."""
-    return row._replace(name=f"{row.name}/at_equal_steps") if "above ppo" in row.note and "brief" in row.note else row
+def _pairs(task: Task) -> Iterator[Pair]:
+    """SPO above PPO, and above a brief PPO as well."""
+    *of_ppo, of_spo = _trainings(task)
+    for ppo, name in zip(of_ppo, ("", "/at_equal_steps"), strict=False):
+        for play in ("network", "search"):
+            yield Pair(f"{of_spo.name}/{play}", f"{ppo.name}/{play}", name and f"{of_spo.name}/{play}{name}")
 
 
 def _random_row(task: Task) -> Measurement:

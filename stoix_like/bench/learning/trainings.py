@@ -30,7 +30,10 @@ class Training(NamedTuple):
 
 @functools.cache
 def finished_run(training: Training, seed: int) -> Path:
-    """The finished run of a training and seed. It is started, or resumed if it is not finished, once a process."""
+    """The finished run of a training and seed. It is started, or resumed if it is not finished.
+
+    The answer is kept: a later call in the same process neither checks nor resumes.
+    """
     path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():
         _check_settings(training, path)

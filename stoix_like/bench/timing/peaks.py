@@ -12,7 +12,7 @@ from stoix_like.config.sections.runs import PPOConfig, SPOConfig
 def against_peak(
     name: str, config: PPOConfig | SPOConfig, updates: Updates, rows: int, repetitions: int = 9
 ) -> Measurement:
-    """Steps per second, measured alternately with products of [rows, width] by [width, width], which are the ceiling."""
+    """Steps per second, measured alternately with products of [rows, width] by [width, width], the ceiling."""
     width, steps = config.architecture.hidden_dim, steps_per_update(config)
     timings = time_interleaved({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions)
     peak, needed = peak_flops(rows, width) / timings["peak"].seconds, flops_per_step(config)

@@ -113,7 +113,11 @@ class ArchitectureConfig:
 
     hidden_dim: int = leaf(256, "width of MLPs and of attention", SHAPE, low=1)
     num_layers: int | None = leaf(
-        None, "hidden layers, attention blocks or propagation steps; null = by task", SHAPE, low=1, high=1_000
+        None,
+        "hidden layers, attention or residual blocks, propagation steps; null = by task",
+        SHAPE,
+        low=1,
+        high=1_000,
     )
     num_heads: int | None = leaf(None, "attention heads; null = by task", SHAPE, low=1)
     shared_torso: bool = leaf(False, "policy and value share one torso", SHAPE)
