@@ -8,7 +8,8 @@ action, P particles, L tokens, E episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -34,6 +35,7 @@ KEY_ROLES = {
     "replay": 5,
     "selfplay": 6,
     "match": 7,
+    "agent": 8,
     "evaluation": 999,
     "reset": 10_000,
     "shuffle": 0xA11CE,
@@ -112,23 +114,21 @@ class Environment(NamedTuple):
         deterministic: True if `step` uses no randomness, so that a search need not rekey its particles.
         episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate; none of the
             EPISODE_NAMES.
-        rekey: (state, key) -> state with its randomness replaced, or None. Without it, a stochastic environment cannot
-            be searched, and its levels are never used twice.
+        rekey: (state, key) -> state with its randomness replaced. Without it, a stochastic environment cannot be
+            searched, and its levels are never used twice.
         observation_adapter: the network family for it: "dense", "binpack", "grid", "cells", "board" or "lines".
         time_limit: an upper bound of the steps of an episode, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: if the task's action is a product of several, the shape of which our action is a row-major index,
             such as (spaces, items) of BinPack.
-        hidden_state: the part of the state that no observation shows, such as "where the mines are"; None if there is
-            none. A search steps the state, so it sees this part.
-        game: the `games.BoardGame` that is played, whose state is the field `game` of the environment's; None if the
-            task is no board game.
-        held_out: as `reset`, but on levels that `reset` never makes, on which evaluations are played; None if training
-            and evaluation differ by their keys alone.
+        hidden_state: the part of the state that a search sees and no observation shows: "where the mines are".
+        game: the `games.BoardGame` that is played, whose state is the field `game` of the environment's.
+        held_out: as `reset`, but on levels that `reset` never makes; None if evaluations differ by their keys alone.
         render: state, with arrays of NumPy -> text; None if the environment has none.
-        ceiling: state after a reset, with arrays of NumPy -> the `solve_rate` of the best player; None if nothing
-            computes it.
+        ceiling: (state after a reset, with arrays of NumPy, budget) -> the `solve_rate` of the best player; None if
+            nothing computes it. A budget is (turns, actions a turn, which are chosen at once); by default each is a turn.
         bank_hash: of the bank that levels are taken from; None if they are drawn from keys.
+        rules: numbers of the task that no state shows, such as how often a move slips.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -147,8 +147,9 @@ class Environment(NamedTuple):
     game: Any = None
     held_out: Callable[[Key], tuple[EnvState, TimeStep]] | None = None
     render: Callable[[EnvState], str] | None = None
-    ceiling: Callable[[EnvState], float] | None = None
+    ceiling: Callable[..., float] | None = None
     bank_hash: str | None = None
+    rules: Mapping[str, float] = MappingProxyType({})
 
     @property
     def evaluation_reset(self) -> Callable[[Key], tuple[EnvState, TimeStep]]:
@@ -159,6 +160,50 @@ class Environment(NamedTuple):
     def is_drawable(self) -> bool:
         """Whether an episode can be drawn as a GIF."""
         return any(way is not None for way in (self.animate, self.game, self.render))
+
+
+class Pieces(NamedTuple):
+    """How the states of a world are written: a look-up of short texts, so that a compiled program can do it.
+
+    Attributes:
+        texts: what may be written. Each is turned into tokens by itself; joined they are the text of a state.
+        write: state -> indices into `texts` [M] int32, in the order of the text; -1 where nothing is written.
+        longest: the most pieces of a state, at most M.
+    """
+
+    texts: tuple[str, ...]
+    write: Callable[[EnvState], Array]
+    longest: int
+
+
+class Prompt(NamedTuple):
+    """What an agent is told before its first turn: marks if its tokenizer is one of words, else prose.
+
+    Attributes:
+        marks: one word each, such as "<frozen_lake>" and "<base>".
+        system: the system message.
+        instructions: rules, symbols, actions, budget and a worked example.
+    """
+
+    marks: tuple[str, ...]
+    system: str = ""
+    instructions: str = ""
+
+
+class TextWorld(NamedTuple):
+    """A world that is read and acted in as text: the one meeting place of environments and language.
+
+    Attributes:
+        env: the world itself.
+        pieces: {rendering: how states are written}, such as "grid", "coordinates" and "both".
+        grammar: the spelling of each action, [A] texts, whose case does not count.
+        prompts: {mode: what the agent is told}, of the modes "base" and "worldmodel".
+    """
+
+    env: Environment
+    pieces: Mapping[str, Pieces]
+    grammar: tuple[str, ...]
+    prompts: Mapping[str, Prompt]
 
 
 class NetworkParams(NamedTuple):

@@ -24,7 +24,7 @@ BEGIN, END = "<!-- rooms: written by python tests/test_architecture.py -->", "<!
 FLOORS = [
     ("types", "errors", "config", "games"),
     ("ops",),
-    ("envs", "networks", "search", "replay", "evaluation"),
+    ("envs", "networks", "search", "replay", "language", "evaluation"),
     ("algorithms",),
     ("runtime",),
     ("selfplay",),
@@ -39,7 +39,8 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
     "envs": {"text": (), ".": ("text",), "boards": ()},
-    "algorithms": {".": (), "alphazero": (".",)},
+    "networks": {".": (), "transformer": ()},
+    "algorithms": {".": (), "agent": (".",), "text": (".", "agent"), "alphazero": (".",)},
     "runtime": {
         "console": (),
         "storage": ("console",),

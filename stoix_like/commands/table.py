@@ -38,6 +38,10 @@ COMMANDS: dict[str, Command] = {
     "train-alphazero": Command(
         "stoix_like.commands.runs.train", "train AlphaZero on a board game, or resume a run of it", "train_alphazero"
     ),
+    "train-agent": Command(
+        "stoix_like.commands.runs.train", "train an agent that writes its moves in a text world", "train_agent"
+    ),
+    "spa": Command("stoix_like.commands.runs.spa", "the stages of a language agent: pretrain"),
     "run-training-loop": Command(
         "stoix_like.commands.selfplay.training_loop", "self-play in stages: one iteration, or several, of a board game"
     ),

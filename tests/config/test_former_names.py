@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import runs
+from stoix_like.config.sections import runs, tables
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.errors import ConfigError
@@ -54,7 +54,7 @@ def test_a_former_switch_is_turned_off_and_no_former_name_is_proposed(tmp_path):
 
 
 def test_a_section_of_another_algorithm_is_read_with_its_former_names(tmp_path, monkeypatch):
-    monkeypatch.setitem(runs.CHECKED_ONLY_SECTIONS, PPOConfig, {"rewards": _Section})
+    monkeypatch.setitem(tables.CHECKED_ONLY_SECTIONS, PPOConfig, {"rewards": _Section})
     path = tmp_path / "old.yaml"
     path.write_text("rewards: {clip_rewards: 2.0}\n")
     assert load_config(PPOConfig, "ppo", ["--config", str(path)], "").config == PPOConfig()

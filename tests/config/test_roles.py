@@ -7,7 +7,8 @@ import pytest
 
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
-from stoix_like.config.sections.runs import LEAF_ROLES, AlphaZeroConfig, OptimizationConfig, PPOConfig, SPOConfig
+from stoix_like.config.sections.runs import AlphaZeroConfig, OptimizationConfig, PPOConfig, SPOConfig
+from stoix_like.config.sections.tables import LEAF_ROLES
 
 ENVIRONMENT = {"task_id", "max_items", "max_ems", "max_episode_steps", "kwargs", "opponent", "opening_plies"}
 BY_HAND = {

@@ -1,10 +1,11 @@
-"""The commands `train_ppo.py`, `train_spo.py` and `train_alphazero.py`."""
+"""The commands `train_ppo.py`, `train_spo.py`, `train_alphazero.py`, `train_agent.py` and `spa.py pretrain`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stoix_like.config.checks.board_games import is_game, parse_game
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.spelling import command_name
@@ -30,6 +31,16 @@ def train_spo(argv: list[str]) -> TrainResult | int:
 def train_alphazero(argv: list[str]) -> TrainResult | int:
     """Trains AlphaZero, by default the preset of the game that `--task-id` names, or of connect four."""
     return _train("alphazero", AlphaZeroConfig, argv, _preset_of_game(argv))
+
+
+def train_agent(argv: list[str]) -> TrainResult | int:
+    """Trains an agent of a text world by PPO over tokens, by default the preset agent/frozen_lake."""
+    return _train("agent", AgentConfig, argv)
+
+
+def pretrain(argv: list[str]) -> TrainResult | int:
+    """Pretrains an agent's model on the format of answers, by default the preset pretrain/frozen_lake."""
+    return _train("pretrain", PretrainConfig, argv)
 
 
 def _preset_of_game(argv: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stoix_like.config.checks.access import section_types
+from stoix_like.config.checks.agent import agent_problems
 from stoix_like.config.checks.alphazero import alphazero_problems, engine_problems
 from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.checks.replay_sizes import num_logical_shards, size_problems
@@ -32,11 +33,12 @@ def combination_problems(config: Any) -> list[str]:
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
     sections = section_types(config.__class__)
-    if not sections.keys() & {"spo", "alphazero"}:  # these learn from a replay
+    if not sections.keys() & {"spo", "alphazero", "agent"}:  # two learn from a replay, and one from tokens
         problems += _minibatch_problems(config)
     problems += _size_problems(config)
     problems += _replay_problems(config) if "spo" in sections else []
     problems += alphazero_problems(config) if "alphazero" in sections else []
+    problems += agent_problems(config) if "agent" in sections else []
     problems += selfplay_problems(config) if "selfplay" in sections else []
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")

@@ -29,7 +29,6 @@ from stoix_like.config.sections.leaves import (
     TASK,
     leaf,
 )
-from stoix_like.config.sections.roles import leaf_roles
 from stoix_like.config.sections.spo import SPOSectionConfig
 
 
@@ -237,26 +236,6 @@ class AlphaZeroConfig(RunConfig):
     )
     architecture: ArchitectureConfig = dataclasses.field(default_factory=lambda: ArchitectureConfig(shared_torso=True))
     alphazero: AlphaZeroSectionConfig = dataclasses.field(default_factory=AlphaZeroSectionConfig)
-
-
-#: {leaf: its roles} of all algorithms.
-LEAF_ROLES = leaf_roles(PPOConfig) | leaf_roles(SPOConfig) | leaf_roles(AlphaZeroConfig)
-SECTION_ALIASES = {"ppo_core": "training_core"}
-#: Leaves of rust_rl that mean something else here: {leaf: (ours, what ours means)}.
-RENAMED_LEAVES = {
-    "init_log_temperature": ("init_temperature", "the temperature itself, in reward units"),
-    "init_log_alpha": ("init_alpha", "the weight itself"),
-}
-#: Leaves of rust_rl that are read as one of ours: {leaf of a file: (our leaf, {value of the file: our value})}.
-ACCEPTED_LEAVES: dict[str, tuple[str, dict[bool, str]]] = {
-    "adaptive_temperature": ("temperature_mode", {True: "dual", False: "fixed"})
-}
-#: Sections of other algorithms, whose keys a run checks without reading the values.
-CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {
-    PPOConfig: {"spo": SPOSectionConfig, "alphazero": AlphaZeroSectionConfig},
-    SPOConfig: {"alphazero": AlphaZeroSectionConfig},
-    AlphaZeroConfig: {"spo": SPOSectionConfig},
-}
 
 
 def ppo_config(**leaves: Any) -> PPOConfig:

@@ -74,8 +74,11 @@ def make_frozen_lake(
         time_limit=max_actions,
         held_out=held_out,
         render=_render,
-        ceiling=lambda state: frozen_lake_ceiling(state.lake, intended_p, Turns.one_by_one(max_actions)),
+        ceiling=lambda state, budget=None: frozen_lake_ceiling(
+            state.lake, intended_p, Turns.of_budget(budget, max_actions)
+        ),
         bank_hash=None if bank is None else bank.hash,
+        rules={"intended_p": intended_p},
     )
 
 

@@ -28,6 +28,11 @@ class Turns(NamedTuple):
         """Every action is chosen after the one before was seen."""
         return cls(max_actions, 1, max_actions)
 
+    @classmethod
+    def of_budget(cls, budget: tuple[int, int] | None, max_actions: int) -> Turns:
+        """A budget of (turns, actions a turn); without one, every action is a turn."""
+        return cls.one_by_one(max_actions) if budget is None else cls(*budget, max_actions)
+
 
 def frozen_lake_ceiling(lake: Lake, intended_p: float, turns: Turns) -> float:
     """The probability that the best player of a lake, with arrays of NumPy, reaches its goal.

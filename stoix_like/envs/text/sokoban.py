@@ -89,7 +89,7 @@ def make_sokoban(
         time_limit=max_actions,
         held_out=held_out,
         render=_render,
-        ceiling=lambda state: sokoban_ceiling(state.room, Turns.one_by_one(max_actions)),
+        ceiling=lambda state, budget=None: sokoban_ceiling(state.room, Turns.of_budget(budget, max_actions)),
         bank_hash=None if bank is None else bank.hash,
     )
 

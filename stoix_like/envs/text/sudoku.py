@@ -63,7 +63,9 @@ def make_sudoku(num_empty: int = 6, max_actions: int = 30, bank: Bank | None = N
         time_limit=max_actions,
         held_out=held_out,
         render=_render,
-        ceiling=lambda state: sudoku_ceiling(int((~state.given).sum()), Turns.one_by_one(max_actions)),
+        ceiling=lambda state, budget=None: sudoku_ceiling(
+            int((~state.given).sum()), Turns.of_budget(budget, max_actions)
+        ),
         bank_hash=None if bank is None else bank.hash,
     )
 

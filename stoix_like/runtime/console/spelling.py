@@ -14,6 +14,7 @@ from pathlib import Path
 PROGRAM = "stoix-like"
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"  # of a clone
 _SCRIPTS = {"export": "export_policy.py"}  # scripts whose name differs from their command's
+_STAGES = {"pretrain": ("spa", "pretrain")}  # algorithms that are stages of a command
 
 
 class _Program:
@@ -62,6 +63,17 @@ def usage(name: str, python: str = "python") -> str:
 def command_line(name: str, *argv: str) -> str:
     """The shell command that runs `name` with these arguments, in the form in which this process was started."""
     return " ".join([usage(name, _python()), *map(shlex.quote, argv)])
+
+
+def training_command(algorithm: str) -> tuple[str, ...]:
+    """The command that trains an algorithm and resumes its runs, with what follows it: `train-ppo`, `spa pretrain`."""
+    return _STAGES.get(algorithm, (f"train-{algorithm}",))
+
+
+def training_name(algorithm: str) -> str:
+    """`training_command` in hints: `scripts/train_ppo.py`, `scripts/spa.py pretrain`."""
+    name, *further = training_command(algorithm)
+    return " ".join([command_name(name), *further])
 
 
 def pip_command(requirement: str) -> str:

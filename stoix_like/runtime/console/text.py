@@ -8,7 +8,14 @@ from pathlib import Path
 
 Value = float | int | str  # of a metric
 DASH = "–"  # a missing value
-ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO", "alphazero": "AlphaZero", "selfplay": "self-play"}
+ALGORITHM_TITLES = {
+    "ppo": "PPO",
+    "spo": "SPO",
+    "alphazero": "AlphaZero",
+    "agent": "token PPO",
+    "pretrain": "pretraining",
+    "selfplay": "self-play",
+}
 """Names by key, which for presets of pipelines is that of their folder. Your own program may add to it."""
 
 

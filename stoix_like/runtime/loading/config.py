@@ -25,6 +25,8 @@ from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.loading.presets import algorithm_of_preset, find, preset_paths, task_of_preset
 
+#: {a section that one algorithm alone has: that algorithm}
+_BY_SECTION = {"spo": "spo", "alphazero": "alphazero", "token_ppo": "agent", "pretrain": "pretrain"}
 HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 
 
@@ -140,7 +142,8 @@ def preset_note(loaded: LoadedConfig, kind: str | None = None) -> str | None:
     `kind` is the folder of the presets, if it is not that of the algorithm.
     """
     task, named = loaded.config.environment.task_id, loaded.options.config
-    by_section = (name for name in ("spo", "alphazero") if name in section_types(loaded.config.__class__))
+    sections = section_types(loaded.config.__class__)
+    by_section = (algorithm for section, algorithm in _BY_SECTION.items() if section in sections)
     algorithm = kind or next(by_section, "ppo")
     theirs = algorithm_of_preset(str(named)) or algorithm
     if loaded.options.resume is not None or (loaded.preset_task_id in (None, task) and theirs == algorithm):
@@ -150,7 +153,7 @@ def preset_note(loaded: LoadedConfig, kind: str | None = None) -> str | None:
     other = f"--config {fitting[0]} is for {task}" if fitting else f"no preset is for {task}"
     chosen_for = f"{loaded.preset_task_id}"
     if theirs != algorithm:
-        title, command = algorithm_title(theirs), spelling.command_name(f"train-{theirs}")
+        title, command = algorithm_title(theirs), spelling.training_name(theirs)
         chosen_for = f"{title} on {chosen_for}"
         other += f" and {algorithm_title(algorithm)}, and {command} trains {title}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"

@@ -20,7 +20,7 @@ from stoix_like.config.checks.access import check_leaf, former_names, leaf_types
 from stoix_like.config.checks.retired import retired_note
 from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
-from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
+from stoix_like.config.sections.tables import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
 from stoix_like.runtime.console.text import shown_path
 from stoix_like.runtime.loading.strict_yaml import (
     TAG,

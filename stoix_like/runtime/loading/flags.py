@@ -19,7 +19,7 @@ from stoix_like.config.checks.access import (
 from stoix_like.config.checks.retired import RETIRED_LEAVES
 from stoix_like.config.checks.values import allows, nearest
 from stoix_like.config.layers import Layer
-from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
+from stoix_like.config.sections.tables import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.runtime.loading.documents import parse_leaf
 
 

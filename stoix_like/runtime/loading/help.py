@@ -16,7 +16,7 @@ from stoix_like.config.checks.access import (
     section_types,
 )
 from stoix_like.config.checks.values import allows, choices, range_text, type_name
-from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.console.spelling import training_command, usage
 from stoix_like.runtime.loading.flags import OPTION_HELP, flag_name
 
 UNBROKEN = "\N{NO-BREAK SPACE}"  # keeps a leaf's default and range on one line
@@ -51,9 +51,10 @@ def help_text(
         set_here: {leaf: value} that the command has in place of code defaults.
     """
     config_usage, first = intro or ("[--config FILE|PRESET]", f"Without --config the preset {default_config} is used.")
+    name, *stage = (command,) if command else training_command(algorithm)
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     parser = argparse.ArgumentParser(  # for this text alone: `parse_flags` parses
-        usage=f"{usage(command or f'train-{algorithm}')} {config_usage} [--flag VALUE ...]",
+        usage=" ".join([usage(name), *stage, config_usage, "[--flag VALUE ...]"]),
         description=f"{first} {_GRAMMAR}",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=width),
         add_help=False,

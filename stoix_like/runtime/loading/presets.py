@@ -14,6 +14,8 @@ DEFAULT_PRESETS = {
     "ppo": "ppo/quick",
     "spo": "spo/quick",
     "alphazero": "alphazero/connect_four",
+    "agent": "agent/frozen_lake",
+    "pretrain": "pretrain/frozen_lake",
     "selfplay": "selfplay/connect_four",
 }
 
@@ -21,6 +23,9 @@ DEFAULT_PRESETS = {
 #: too much to stand for one, so that the error only proposes them.
 _ORIGINAL_FILES = {"config/unified_loop": "selfplay/unified_loop"}
 _NEAREST_PRESETS = {"ppo_config": "ppo/binpack_v0", "spo_config": "spo/binpack_v0"}
+
+
+PROMPTS = "prompts"  # the folder of configs/ with what agents of text worlds are told, which are no presets
 
 
 def algorithm_of_preset(named: str) -> str | None:
@@ -50,7 +55,11 @@ def preset_paths(*, sweeps: bool = False) -> dict[str, Path]:
     """
     folder = configs_folder()
     named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))}
-    return {name: path for name, path in named.items() if name.startswith("sweep/") == sweeps}
+    return {
+        name: path
+        for name, path in named.items()
+        if name.startswith("sweep/") == sweeps and not name.startswith(f"{PROMPTS}/")
+    }
 
 
 def find(name: str, kind: str, flag: str = "") -> Path:

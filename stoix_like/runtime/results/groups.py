@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoix_like.config.sections.roles import Role
-from stoix_like.config.sections.runs import LEAF_ROLES
+from stoix_like.config.sections.tables import LEAF_ROLES
 from stoix_like.evaluation import comparison
 from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.experiments import differing_leaves, group_experiments, split_by

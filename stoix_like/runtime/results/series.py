@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stoix_like.config.checks.retired import RETIRED_LEAVES, meant_otherwise
 from stoix_like.config.sections.roles import Role
-from stoix_like.config.sections.runs import LEAF_ROLES
+from stoix_like.config.sections.tables import LEAF_ROLES
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.text import ALGORITHM_TITLES
 from stoix_like.runtime.runs.find import no_run_at, read_config

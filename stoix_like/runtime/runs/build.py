@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
+from stoix_like.algorithms.text import pretraining, token_ppo
 from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
 from stoix_like.runtime.console.text import algorithm_title
+from stoix_like.runtime.runs import agents
 from stoix_like.runtime.runs.bank_files import with_bank
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
@@ -44,6 +47,7 @@ class Algorithm(NamedTuple):
     search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
     # further environments that the policy is evaluated in, by mode such as vs_random
     further_envs: Callable[[Environment, Any], dict[str, Environment]] = lambda *_: {}
+    command: str | None = None  # that trains it; None: "train-" and its key
 
 
 def _replayed_samples(config: Any) -> int:
@@ -60,6 +64,15 @@ def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environ
     environment, names = config.environment, anchor_names(config.alphazero.anchors)
     others = [name for name in names if name != engine_name(environment.opponent or tasks.DEFAULT_OPPONENT)]
     return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}
+
+
+def _make_agent(config: AgentConfig | PretrainConfig) -> RunComponents:
+    env = make_env(config.environment)
+    return RunComponents(env, cast(Network, None), agents.make_learner(env, config))
+
+
+def _lexicon_inputs(config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+    return agents.lexicon_inputs(make_env(config.environment), config)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -93,6 +106,25 @@ ALGORITHMS: dict[str, Algorithm] = {
         from_published=alphazero_state.from_published,
         further_envs=_anchor_envs,
     ),
+    "agent": Algorithm(
+        AgentConfig,
+        make=None,
+        make_hyper=token_ppo.make_hyper,
+        samples_per_update=lambda config: config.training_core.epochs * steps_per_update(config),
+        network_params=agents.policy_params,
+        with_network=agents.with_decoder,
+        build=_make_agent,
+        inputs=_lexicon_inputs,
+    ),
+    "pretrain": Algorithm(
+        PretrainConfig,
+        make=None,
+        make_hyper=pretraining.make_hyper,
+        samples_per_update=steps_per_update,
+        build=_make_agent,
+        inputs=_lexicon_inputs,
+        command="spa pretrain",
+    ),
 }
 """All algorithms by key. Your own program may add to it."""
 
@@ -101,7 +133,7 @@ class RunComponents(NamedTuple):
     """Environment, network and learner of a configuration."""
 
     env: Environment
-    network: Network
+    network: Network  # of observations; None if the learner reads none
     learner: Learner
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from stoix_like.config.checks.combinations import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError, StorageError
 from stoix_like.runtime.console.installation import versions
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import command_line, training_command
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.storage.atomic import atomic_write_json, atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
@@ -54,7 +54,7 @@ def check_algorithm(path: Path, theirs: str, ours: str) -> None:
     if theirs != ours:
         raise CheckpointError(
             f"{path} is a run of {algorithm_title(theirs)}, not of {algorithm_title(ours)}",
-            command_line(f"train-{theirs}", "--resume", str(path)),
+            command_line(*training_command(theirs), "--resume", str(path)),
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stoix_like.config.checks.combinations import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StorageError
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import command_line, training_command
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.storage.os_errors import words_of
@@ -153,7 +153,8 @@ class _SweepRun:
         self._plot_importances()
         path = self._folder / f"trial-{best.number:04d}"
         new_run = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
-        again = command_line(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *new_run)
+        command = training_command(self._plan.settings.algorithm)
+        again = command_line(*command, "--config", f"{path}/config.yaml", *new_run)
         self._view.lines([f"next: {again}", f"      {command_line('evaluate', str(path))}"])
 
     def _plot_importances(self) -> None:

@@ -14,7 +14,7 @@ from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
-from stoix_like.config.sections.runs import CHECKED_ONLY_SECTIONS
+from stoix_like.config.sections.tables import CHECKED_ONLY_SECTIONS
 from stoix_like.runtime.loading.documents import read_leaf
 from stoix_like.runtime.loading.strict_yaml import YamlFile, entries
 

@@ -16,7 +16,7 @@ from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import command_line, training_command
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import Decision, ProcessGroup
 from stoix_like.runtime.loading.config import LoadedConfig
@@ -245,4 +245,4 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
 
 
 def _resume_command(plan: RunStart) -> str:
-    return command_line(f"train-{plan.algorithm}", "--resume", str(plan.path))
+    return command_line(*training_command(plan.algorithm), "--resume", str(plan.path))

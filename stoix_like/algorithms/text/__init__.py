@@ -1,0 +1,1 @@
+"""What learns from the tokens of agents: PPO over tokens, and supervised learning of what was written."""

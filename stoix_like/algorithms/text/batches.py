@@ -1,0 +1,78 @@
+"""Rows of tokens in minibatches, and gradients that are added up over parts of one.
+
+The rows of turns that were not played hold no token. Within each logical shard of episodes the others come first, in
+random order, and rows are dealt out to the minibatches in turn. So minibatches have equally many rows with tokens, with
+the empty ones at their ends, and parts without a token are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.types import Array, Key, Params
+
+LossSum = Callable[[Params, "TokenRows"], tuple[Array, dict[str, Array]]]  # sums over tokens, not means
+
+
+class TokenRows(NamedTuple):
+    """Rows that are learned from: the slots of turns, and what belongs to the tokens that the agent chose.
+
+    L slots of a row, T' turns in it, G slots of an answer.
+    """
+
+    tokens: Array  # [R, L] int32
+    is_valid: Array  # [R, L] bool
+    chosen: Array  # [R, T', G] int32
+    is_chosen: Array  # [R, T', G] bool
+    log_prob: Array  # [R, T', G] float32 when they were chosen
+    value: Array  # [R, T', G] float32 before they were
+    advantage: Array  # [R, T', G] float32
+    target: Array  # [R, T', G] float32, of the value
+
+
+def dealt_rows(key: Key, has_tokens: Array, num_shards: int, num_minibatches: int) -> Array:
+    """[num_minibatches, shards, R / shards / num_minibatches] row numbers within shards, each row once.
+
+    `has_tokens` [R] says which rows do; rows of an episode stand side by side, and shards are runs of them.
+    """
+    by_shard = has_tokens.reshape(num_shards, -1)
+    draws = jax.vmap(lambda key: jax.random.uniform(key, by_shard.shape[1:]))(jax.random.split(key, num_shards))
+    order = jnp.argsort(jnp.where(by_shard, draws, draws + 1.0), axis=1)  # [shards, R / shards]
+    dealt = order.reshape(num_shards, -1, num_minibatches)
+    return jnp.moveaxis(dealt, 2, 0)
+
+
+def take_rows(rows: Any, indices: Array, num_parts: int) -> Any:
+    """The rows of a minibatch [shards, b] in parts, [num_parts, shards * b / num_parts, ...]."""
+    num_shards, length = indices.shape
+
+    def take(x: Array) -> Array:
+        by_shard = x.reshape(num_shards, -1, *x.shape[1:])
+        chosen = jax.vmap(lambda rows, i: jnp.take(rows, i, axis=0))(by_shard, indices)  # [shards, b, ...]
+        parts = chosen.reshape(num_shards, num_parts, length // num_parts, *x.shape[1:])
+        return jnp.swapaxes(parts, 0, 1).reshape(num_parts, -1, *x.shape[1:])
+
+    return jax.tree.map(take, rows)
+
+
+def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Params, dict[str, Array]]:
+    """(gradient, metrics) of the mean loss over all chosen tokens of a minibatch in parts [num_parts, rows, ...].
+
+    Sums over the tokens of each part are added up and divided once, so the number of parts does not matter.
+    """
+    num_tokens = jnp.maximum(parts.is_chosen.sum(), 1).astype(jnp.float32)
+    differentiate = jax.grad(loss, has_aux=True)
+    shapes = jax.eval_shape(differentiate, params, jax.tree.map(lambda x: x[0], parts))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def add(total: Any, part: TokenRows) -> tuple[Any, None]:
+        found = jax.lax.cond(part.is_chosen.any(), lambda: differentiate(params, part), lambda: nothing)
+        return jax.tree.map(jnp.add, total, found), None
+
+    total = jax.lax.scan(add, nothing, parts)[0]
+    gradient, metrics = jax.tree.map(lambda x: x / num_tokens, total)
+    return gradient, metrics

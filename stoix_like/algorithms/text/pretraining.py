@@ -1,0 +1,185 @@
+"""Pretraining: a model learns the format of answers from a speaker that knows nothing else.
+
+An untrained model never writes a valid answer, so everything that is learned later begins with this one: its answers
+are well-formed and its actions are random. Both modes and all renderings take turns, an update each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.algorithms.agent.counting import Count
+from stoix_like.algorithms.agent.episodes import Episodes
+from stoix_like.algorithms.agent.loop import rollout
+from stoix_like.algorithms.agent.random_speaker import random_speaker
+from stoix_like.algorithms.agent.scoring import make_items, random_success, score
+from stoix_like.algorithms.agent.setup import Agent, make_agent
+from stoix_like.algorithms.agent.slots import as_rows
+from stoix_like.algorithms.minibatch import num_logical_shards
+from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer, linear_decay
+from stoix_like.algorithms.text import batches
+from stoix_like.algorithms.text.batches import TokenRows
+from stoix_like.algorithms.text.token_ppo import group_keys
+from stoix_like.algorithms.text.world_model import supervised_loss_sum
+from stoix_like.config.checks.access import get_leaf, replace_leaves
+from stoix_like.config.sections.agent_runs import PretrainConfig
+from stoix_like.language.dialogue import Lexicon
+from stoix_like.language.tokenizers import Tokenizer
+from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
+
+
+class PretrainHyper(NamedTuple):
+    """Numbers that may differ between lanes and that a sweep may replace without recompiling. [] float32."""
+
+    actor_lr: Array
+    critic_lr: Array  # not read: there is no critic
+    max_grad_norm: Array
+    weight_decay: Array
+    warmup_updates: Array
+    num_updates: Array  # updates over which the rate falls to 0
+
+
+class PretrainState(NamedTuple):
+    """Everything that an update reads and writes. Of it, the lexicons are an input and are not saved."""
+
+    params: NetworkParams
+    hyper: PretrainHyper
+    key: Key  # the root, never changed
+    step: Array  # [] int32, updates done
+    optimizer: OptimizerState
+    trained: Count  # tokens
+    groups: Array  # [N] int32, the numbers of the episodes, divided over the devices
+    lexicons: tuple[Lexicon, ...]  # one for each of the setup's agents
+
+
+class Setup(NamedTuple):
+    """What the functions of this module need beside the state."""
+
+    agents: tuple[Agent, ...]  # alike but for mode and rendering; the first is the configuration's own
+    num_parts: int  # of an update's rows, whose gradients are added up
+    decays_rates: bool
+
+
+def make(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) -> Learner:
+    """A learner of the format in a world. Raises ConfigError as `make_agent` and `make_items`."""
+    setup = Setup(
+        agents=make_agents(world, tokenizer, config),
+        num_parts=config.training_core.num_minibatches,
+        decays_rates=config.optimization.decay_learning_rates,
+    )
+    evaluation, own = config.evaluation, setup.agents[0]
+
+    def scored(params: NetworkParams, items: Any, keys: Key) -> dict[str, Array]:
+        found = score(own, config.agent.num_eval_samples, params, items, keys)
+        by_chance = random_success(own, config.agent.num_eval_samples, items, keys)
+        return found | {"solve_rate": found["score"], "random_solve_rate": by_chance, "score": found["well_formed"]}
+
+    return Learner(
+        init=functools.partial(init, setup, make_hyper(config), config.environment.num_envs),
+        update=functools.partial(update, setup),
+        shared=("lexicons",),
+        sharded=("groups",),
+        score=scored,
+        items=make_items(own, evaluation.level_set, max(1, evaluation.num_eval_episodes)),
+        seeds="map",
+    )
+
+
+def make_agents(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) -> tuple[Agent, ...]:
+    """The agents of all modes and renderings that are learned, the configuration's own first."""
+    own, section = config.agent, config.pretrain
+    modes = world.prompts if section.all_modes else (own.mode,)
+    renderings = world.pieces if section.all_renderings else (own.rendering,)
+    pairs = sorted(
+        ((mode, rendering) for mode in modes for rendering in renderings),
+        key=lambda pair: pair != (own.mode, own.rendering),
+    )
+    agents = []
+    for mode, rendering in pairs:
+        leaves: dict[str, Any] = {"mode": mode, "rendering": rendering, "group_size": 1}
+        if (mode, rendering) != (own.mode, own.rendering):
+            leaves |= {"answer_length": None, "state_length": None}  # the configured ones are of its own
+        agents.append(make_agent(world, tokenizer, replace_leaves(config, leaves)))
+    return tuple(agents)
+
+
+def make_hyper(config: PretrainConfig) -> PretrainHyper:
+    """The numbers of the configuration, float32 on the host."""
+    values: dict[str, Any] = {name: np.float32(get_leaf(config, name)) for name in PretrainHyper._fields}
+    return PretrainHyper(**values)
+
+
+def init(setup: Setup, hyper: PretrainHyper, num_episodes: int, key: Key) -> PretrainState:
+    """A fresh state from the root key."""
+    params = setup.agents[0].model.init(role_key(key, "params"))
+    return PretrainState(
+        params=params,
+        hyper=jax.tree.map(jnp.asarray, hyper),
+        key=key,
+        step=jnp.int32(0),
+        optimizer=init_optimizer(params),
+        trained=Count.zero(),
+        groups=jnp.arange(num_episodes, dtype=jnp.int32),
+        lexicons=tuple(jax.tree.map(jnp.asarray, agent.lexicon) for agent in setup.agents),
+    )
+
+
+def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
+    """(the state one update later, metrics): random play in one mode and rendering, and a gradient step on it."""
+    branches: list[Callable[[], tuple[NetworkParams, Metrics, Array]]] = [
+        functools.partial(_gradient, setup, agent, state, lexicon)
+        for agent, lexicon in zip(setup.agents, state.lexicons, strict=True)
+    ]
+    gradient, metrics, num_tokens = jax.lax.switch(state.step % len(branches), branches)
+    hyper = state.hyper
+    factor = linear_decay(setup.decays_rates, state.step, hyper.num_updates)
+    factor *= jnp.minimum(1.0, (state.step + 1) / jnp.maximum(hyper.warmup_updates, 1.0))
+    params, optimizer = apply_gradients(
+        state.params, state.optimizer, gradient, hyper, factor, weight_decay=hyper.weight_decay
+    )
+    trained = state.trained.plus(num_tokens)
+    metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
+    return state._replace(params=params, optimizer=optimizer, trained=trained, step=state.step + 1), metrics
+
+
+def _gradient(
+    setup: Setup, agent: Agent, state: PretrainState, lexicon: Lexicon
+) -> tuple[NetworkParams, Metrics, Array]:
+    """(gradient, metrics, number of tokens) of the episodes of one update."""
+    slots = agent.rules.slots
+    speaker = random_speaker(agent.dialogue, lexicon, slots, agent.rules.actions_per_turn)
+    levels, keys = group_keys(role_key(state.key, "agent", state.step), state.groups)
+    episodes, _ = rollout(agent.dialogue, lexicon, agent.rules, speaker, levels, keys)
+    rows = _rows(agent, episodes)
+    num_shards = num_logical_shards(
+        state.groups.shape[0], rows.tokens.shape[0] // state.groups.shape[0], setup.num_parts
+    )
+    has_tokens = rows.is_chosen.any(axis=(1, 2))
+    dealt = batches.dealt_rows(role_key(state.key, "shuffle", state.step), has_tokens, num_shards, 1)
+    parts = batches.take_rows(rows, dealt[0], setup.num_parts)
+
+    def loss(params: NetworkParams, part: TokenRows) -> tuple[Array, Metrics]:
+        of_rows = part.tokens, part.is_valid, part.is_chosen
+        return supervised_loss_sum(agent.model, slots, lexicon.prompt, params, *of_rows)
+
+    gradient, metrics = batches.mean_gradient(loss, state.params, parts)
+    turns = episodes.turns
+    metrics["actor/episodes_count"] = jnp.float32(episodes.tokens.shape[0])
+    metrics["actor/episode_length_sum"] = turns.was_played.sum().astype(jnp.float32)
+    return gradient, metrics, episodes.is_chosen.sum()
+
+
+def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
+    """The rows of episodes, of which every written token is learned."""
+    slots = agent.rules.slots
+    tokens, is_valid = as_rows(slots, episodes.tokens), as_rows(slots, episodes.is_valid)
+    by_row = (tokens.shape[0], -1, slots.answer)
+    nothing = jnp.zeros_like(episodes.log_prob).reshape(by_row)
+    chosen, is_chosen = (x.reshape(by_row) for x in (episodes.chosen, episodes.is_chosen))
+    return TokenRows(tokens, is_valid, chosen, is_chosen, nothing, nothing, nothing, nothing)

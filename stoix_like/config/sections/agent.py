@@ -1,0 +1,73 @@
+"""The sections of agents that write: the agent, its decoder, PPO over tokens, pretraining. Standard library alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stoix_like.config.sections.leaves import LEARNING, SCORING, SHAPE, TASK, leaf
+
+
+@dataclass(frozen=True)
+class AgentSectionConfig:
+    """What the agent sees and may do, and in how many tokens."""
+
+    rendering: Literal["grid", "coordinates", "both"] = leaf("both", "how states are written", SHAPE)
+    mode: Literal["base", "worldmodel"] = leaf(
+        "base", "what answers consist of; worldmodel = with the state and a prediction of the next one", SHAPE
+    )
+    parser: Literal["strict", "lenient"] = leaf(
+        "strict", "strict = thoughts, then an answer; lenient = the first closed answer", SHAPE | TASK
+    )
+    context: Literal["single_turn", "full"] = leaf(
+        "single_turn", "what a turn attends to: the prompt and itself, or all turns before as well", SHAPE
+    )
+    num_turns: int = leaf(5, "most turns of an episode", SHAPE | TASK, low=1, high=99)
+    actions_per_turn: int = leaf(5, "most actions of a turn; further ones are ignored", SHAPE | TASK, low=1, high=99)
+    answer_length: int | None = leaf(
+        None, "most tokens of an answer; null = those of the longest answer without thoughts", SHAPE, low=1
+    )
+    state_length: int | None = leaf(None, "slots of a turn's text; null = as many as it can need", SHAPE, low=1)
+    group_size: int = leaf(8, "episodes on one level; it divides num_envs", SHAPE, low=1)
+    shared_env_noise: bool = leaf(True, "the episodes of a group have the same chances in the world", LEARNING)
+    temperature: float = leaf(1.0, "of the sampling of tokens", LEARNING | TASK, above=0.0)
+    format_penalty: float = leaf(-0.1, "added to the reward of a turn with a malformed answer", LEARNING, high=0.0)
+    num_eval_samples: int = leaf(8, "episodes on each level of an evaluation", SCORING, low=1)
+
+
+@dataclass(frozen=True)
+class DecoderSectionConfig:
+    """What a decoder has beside width, layers and heads, which are leaves of `architecture`."""
+
+    num_kv_heads: int | None = leaf(None, "heads of keys and values; null = one for each of queries", SHAPE, low=1)
+    head_dim: int | None = leaf(None, "size of a head, even; null = hidden_dim / num_heads", SHAPE, low=2)
+    ffn_dim: int | None = leaf(None, "width between the two steps of a layer; null = 8/3 of hidden_dim", SHAPE, low=1)
+    rope_theta: float = leaf(10_000.0, "base of the rotary positions' wavelengths, in tokens", SHAPE, above=1.0)
+    qkv_bias: bool = leaf(False, "queries, keys and values have a bias, as in Qwen2", SHAPE)
+    qk_norm: bool = leaf(False, "queries and keys are normalised, as in Qwen3", SHAPE)
+    tie_embeddings: bool = leaf(True, "the output layer is the embedding", SHAPE)
+    remat: bool = leaf(False, "compute layers again for gradients: less memory, more time", SHAPE)
+    scan_layers: bool = leaf(False, "compile one layer for all: faster to compile, slower to run if few", SHAPE)
+
+
+@dataclass(frozen=True)
+class TokenPPOSectionConfig:
+    """PPO over tokens."""
+
+    critic: Literal["separate", "shared", "stopped"] = leaf(
+        "stopped", "values from a decoder of their own, from the policy's, or from it without a gradient into it", SHAPE
+    )
+    clip_eps_high: float = leaf(
+        0.28, "clip of the probability ratio above 1; clip_eps is that below", LEARNING, above=0.0
+    )
+    num_microbatches: int = leaf(1, "parts of a minibatch, whose gradients are added up", SHAPE, low=1)
+
+
+@dataclass(frozen=True)
+class PretrainSectionConfig:
+    """Pretraining on the format alone."""
+
+    all_modes: bool = leaf(True, "both modes in equal parts; false = the agent's", SHAPE)
+    all_renderings: bool = leaf(True, "all renderings in equal parts; false = the agent's", SHAPE)
+    weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", LEARNING, low=0.0)
+    warmup_updates: int = leaf(10, "updates in which the rate rises", LEARNING, low=0)

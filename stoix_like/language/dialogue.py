@@ -1,0 +1,124 @@
+"""All that an agent loop needs of text, for one world, one rendering of its states and one mode of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.errors import ConfigError
+from stoix_like.language import rendering, templates
+from stoix_like.language.grammar import Grammar, make_grammar
+from stoix_like.language.rendering import PieceTable
+from stoix_like.language.templates import TurnFacts
+from stoix_like.language.tokenizers import TURN_END, Tokenizer
+from stoix_like.types import Array, EnvState, Pieces, TextWorld
+
+Mode = Literal["base", "worldmodel"]
+
+
+class Lexicon(NamedTuple):
+    """Tables of a dialogue, arrays of the host that are arguments of compiled programs."""
+
+    prompt: Any  # [P] int32, tokens
+    table: PieceTable  # of the pieces of a dialogue
+    grammar: Grammar  # of the answers
+    ends: Any  # [E] int32, tokens that end a turn
+
+
+class Dialogue(NamedTuple):
+    """How turns are written, as pieces whose numbers are those of `Lexicon.table`.
+
+    Attributes:
+        world: that is talked about.
+        pieces: of its states, in one rendering.
+        mode: "base", or "worldmodel" with observation and prediction in each answer.
+        is_conversation: turns show the reward of the one before, as in a context of all turns.
+    """
+
+    world: TextWorld
+    pieces: Pieces
+    mode: Mode
+    is_conversation: bool
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The pieces: of turns, of states, of answers."""
+        return (*templates.turn_texts(self.mode), *self.pieces.texts, *templates.TAGS, *self.world.grammar)
+
+    @property
+    def num_turn_pieces(self) -> int:
+        """The most pieces of a user turn."""
+        before = templates.NUM_BEFORE_IN_CONVERSATION if self.is_conversation else templates.NUM_BEFORE
+        return before + self.pieces.longest + templates.NUM_AFTER
+
+    def num_answer_pieces(self, num_actions: int) -> int:
+        """The most pieces of an answer that has so many actions."""
+        spans = 2 * (self.pieces.longest + 2) if self.mode == "worldmodel" else 0
+        return spans + 2 * num_actions + 3
+
+    def write_state(self, state: EnvState) -> Array:
+        """[N, M] int32, the pieces of states [N, ...]."""
+        return _shifted(jax.vmap(self.pieces.write)(state), len(templates.turn_texts(self.mode)))
+
+    def write_turn(self, state: EnvState, facts: TurnFacts) -> Array:
+        """[N, M] int32, the pieces of a user turn about states [N, ...], up to the forced beginning of the answer."""
+        before = templates.before_state(facts, is_conversation=self.is_conversation)
+        return jnp.concatenate([before, self.write_state(state), templates.after_state(facts)], axis=1)
+
+    def write_answer(self, actions: Array, spans: tuple[Array, Array] | None = None) -> Array:
+        """[N, M] int32, the pieces of an answer after its forced beginning: its actions [N, K], -1 where none.
+
+        In the mode "worldmodel", `spans` are the pieces of the states in observation and prediction.
+        """
+        first = len(templates.turn_texts(self.mode)) + len(self.pieces.texts)
+        tag = {text: first + index for index, text in enumerate(templates.TAGS)}
+        num_rows, num_actions = actions.shape
+
+        def column(text: str) -> Array:
+            return jnp.full((num_rows, 1), tag[text], jnp.int32)
+
+        columns = []
+        if spans is not None:
+            observation, prediction = spans
+            columns += [column(templates.OBSERVATION), observation, column(templates.OBSERVED)]
+            columns += [column(templates.PREDICTION), prediction, column(templates.PREDICTED)]
+        columns += [column(templates.THOUGHT), column(templates.ANSWER)]
+        for index in range(num_actions):
+            action = actions[:, index : index + 1]
+            if index:
+                columns.append(jnp.where(action >= 0, tag[templates.SEPARATOR], -1))
+            columns.append(_shifted(action, first + len(templates.TAGS)))
+        return jnp.concatenate([*columns, column(templates.ANSWERED), column(TURN_END)], axis=1)
+
+
+def make_dialogue(world: TextWorld, *, rendering: str, mode: Mode, is_conversation: bool) -> Dialogue:
+    """The dialogue about a world. Raises ConfigError for a rendering or a mode that the world does not have."""
+    for leaf, name, known in (("rendering", rendering, world.pieces), ("mode", mode, world.prompts)):
+        if name not in known:
+            raise ConfigError(
+                f"agent.{leaf}: {world.env.task_id} has no {leaf} '{name}'", f"it has {', '.join(sorted(known))}"
+            )
+    return Dialogue(world, world.pieces[rendering], mode, is_conversation)
+
+
+def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Literal["strict", "lenient"]) -> Lexicon:
+    """The tables of a dialogue. Raises ConfigError, with the piece, if the tokenizer lacks one."""
+    return Lexicon(
+        prompt=np.array(tokenizer.prompt(dialogue.world.prompts[dialogue.mode]), np.int32),
+        table=rendering.make_table(dialogue.texts, tokenizer),
+        grammar=make_grammar(dialogue.world.grammar, tokenizer.token_bytes, parser=parser, mode=dialogue.mode),
+        ends=np.array(tokenizer.ends, np.int32),
+    )
+
+
+def to_text(dialogue: Dialogue, pieces: Sequence[int] | np.ndarray) -> str:
+    """The text of pieces."""
+    return "".join(dialogue.texts[int(piece)] for piece in pieces if piece >= 0)
+
+
+def _shifted(pieces: Array, by: int) -> Array:
+    return jnp.where(pieces >= 0, pieces + by, -1)

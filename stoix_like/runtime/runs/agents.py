@@ -1,0 +1,73 @@
+"""Agents of text worlds from their configurations: the world with its prompts, the tokenizer, the learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoix_like.algorithms.agent.setup import make_agent
+from stoix_like.algorithms.text import pretraining, token_ppo
+from stoix_like.config.sections.agent import AgentSectionConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.envs.text import worlds
+from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
+from stoix_like.language.words import WORDS
+from stoix_like.networks.transformer.model import with_policy
+from stoix_like.runtime.loading.prompts import read_prompts
+from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
+
+
+def make_text_world(env: Environment, agent: AgentSectionConfig | None = None) -> TextWorld:
+    """The text world of an environment, with the prompts that come with the package and the budget of an agent.
+
+    Its ceiling is that of the budget: how often the best agent succeeds that commits to all actions of a turn at once.
+
+    Raises:
+        ConfigError: the environment is none of the shipped text worlds.
+    """
+    agent = agent or AgentSectionConfig()
+    limit = int(env.time_limit or 0)
+    world = worlds.text_world(env, {}, (agent.num_turns, agent.actions_per_turn))
+    numbers = (
+        worlds.sizes(env)
+        | dict(env.rules)
+        | {
+            "num_turns": agent.num_turns,
+            "actions_per_turn": agent.actions_per_turn,
+            "max_actions": limit,
+        }
+    )
+    texts = read_prompts(worlds.name_of(env), numbers)
+    marks = worlds.marks(env)
+    return world._replace(prompts={mode: Prompt((*marks, f"<{mode}>"), *parts) for mode, parts in texts.items()})
+
+
+def make_tokenizer() -> Tokenizer:
+    """The tokenizer of the shipped worlds' words."""
+    return word_tokenizer(WORDS)
+
+
+def make_learner(env: Environment, config: AgentConfig | PretrainConfig) -> Learner:
+    """The learner of a configuration in a text world. Raises ConfigError as `token_ppo.make`."""
+    world, tokenizer = make_text_world(env, config.agent), make_tokenizer()
+    if isinstance(config, PretrainConfig):
+        return pretraining.make(world, tokenizer, config)
+    return token_ppo.make(world, tokenizer, config)
+
+
+def lexicon_inputs(env: Environment, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+    """{path of the state: the tables of the agent's dialogues}, which are inputs of its run."""
+    world, tokenizer = make_text_world(env, config.agent), make_tokenizer()
+    if isinstance(config, PretrainConfig):
+        return {"lexicons": tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))}
+    return {"lexicon": make_agent(world, tokenizer, config).lexicon}
+
+
+def policy_params(params: Params) -> NetworkParams:
+    """The decoder's part of an agent's parameters, without a value function."""
+    policy: NetworkParams = params
+    return policy._replace(critic=None)
+
+
+def with_decoder(params: Params, decoder: NetworkParams) -> NetworkParams:
+    """An agent's parameters with the decoder of others; a separate critic begins with its trunk."""
+    return with_policy(params, decoder)

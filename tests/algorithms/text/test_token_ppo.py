@@ -1,0 +1,126 @@
+"""PPO over tokens: which tokens have a loss, parts of a minibatch, and rows dealt out to minibatches."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.agents import TOKENIZER, tiny_config, tiny_world
+
+from stoix_like.algorithms.text import batches, token_ppo
+from stoix_like.algorithms.text.token_ppo import Setup
+
+
+@functools.cache
+def played(context="single_turn", critic="stopped"):
+    """(setup, a state with parameters in general position, its episodes, rows)."""
+    config = tiny_config(context=context, critic=critic, value_clip_eps=0.5, ent_coef=0.01)
+    agent = token_ppo.make_agent(tiny_world(), TOKENIZER, config, critic)
+    setup = Setup(agent, token_ppo.settings_of(config, agent))
+    state = jax.jit(lambda key: token_ppo.init(setup, token_ppo.make_hyper(config), 2, key))(jax.random.key(0))
+    keys = iter(jax.random.split(jax.random.key(1), 100))
+    state = state._replace(
+        params=jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), state.params)
+    )
+    episodes, _ = jax.jit(functools.partial(token_ppo.collect, setup))(state)
+    rows = jax.jit(functools.partial(token_ppo.compute_rows, setup))(state, episodes)
+    return setup, state, episodes, rows
+
+
+def loss_of(setup, state, rows, params=None):
+    return token_ppo.loss_sum(setup, state.hyper, state.lexicon.prompt, params or state.params, rows)
+
+
+@pytest.mark.parametrize("context", ["single_turn", "full"])
+def test_the_tokens_with_a_loss_are_the_sampled_ones(context):
+    setup, state, episodes, rows = played(context)
+    slots = setup.agent.rules.slots
+    of_world = np.asarray(episodes.tokens)[..., : slots.state][np.asarray(episodes.turns.was_played)]
+    assert {TOKENIZER.to_text(row[-1:]) for row in of_world} == {"<think>"}  # the forced one is the world's last
+    assert int(rows.is_chosen.sum()) == int((np.asarray(episodes.log_prob) != 0).sum())
+    loss, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
+    elsewhere = ~rows.is_chosen
+    loud = rows._replace(
+        chosen=jnp.where(elsewhere, 5, rows.chosen),
+        **{
+            name: jnp.where(elsewhere, 1000.0, getattr(rows, name))
+            for name in ("log_prob", "value", "advantage", "target")
+        },
+    )
+    again, others = jax.jit(functools.partial(loss_of, setup))(state, loud)
+    assert float(loss) == float(again)
+    assert {name: float(x) for name, x in metrics.items()} == {name: float(x) for name, x in others.items()}
+    assert float(metrics["trainer/approx_kl"]) < 1e-6
+    assert float(metrics["trainer/clip_fraction"]) == 0.0
+
+
+def test_the_first_gradient_is_that_of_the_advantages():
+    """At a ratio of 1 the policy's gradient is that of -sum(advantage * log-probability), computed by itself."""
+    setup, state, _, rows = played()
+    setup = setup._replace(settings=setup.settings._replace(clips_value=False))
+    hyper = state.hyper._replace(ent_coef=jnp.float32(0.0), vf_coef=jnp.float32(0.0))
+    agent = setup.agent
+
+    def plain(params):
+        slots, prompt = agent.rules.slots, state.lexicon.prompt
+        logits, _ = token_ppo.read_rows(agent.model, params, slots, prompt, rows.tokens, rows.is_valid)
+        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), rows.chosen[..., None], -1)[..., 0]
+        return -jnp.where(rows.is_chosen, log_prob * rows.advantage, 0.0).sum()
+
+    ours = jax.jit(jax.grad(lambda params: loss_of(setup, state._replace(hyper=hyper), rows, params)[0]))(state.params)
+    theirs = jax.jit(jax.grad(plain))(state.params)
+    for one, other in zip(jax.tree.leaves(ours.torso), jax.tree.leaves(theirs.torso), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_parts_of_a_minibatch_give_the_gradient_of_the_whole():
+    setup, state, _, rows = played()
+    rows = jax.tree.map(lambda x: x[:16], rows)
+    loss = functools.partial(token_ppo.loss_sum, setup, state.hyper, state.lexicon.prompt)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def gradient(num_parts):
+        parts = jax.tree.map(lambda x: x.reshape(num_parts, -1, *x.shape[1:]), rows)
+        return batches.mean_gradient(loss, state.params, parts)
+
+    one, four = gradient(1), gradient(4)
+    scale = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(one[0]))
+    for whole, parts in zip(jax.tree.leaves(one), jax.tree.leaves(four), strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=1e-6, atol=1e-6 * max(scale, 1.0))
+
+
+def test_a_part_without_a_token_is_skipped():
+    """Its loss would be NaN."""
+    rows = played()[3]
+    parts = jax.tree.map(lambda x: x[:8].reshape(2, 4, *x.shape[1:]), rows)
+    parts = parts._replace(is_chosen=parts.is_chosen.at[1].set(False), value=parts.value.at[1].set(jnp.nan))
+
+    def loss(params, part):
+        total = (params * part.value).sum()
+        return total, {"loss": total}
+
+    gradient, _ = jax.jit(functools.partial(batches.mean_gradient, loss))(jnp.float32(1.0), parts)
+    assert np.isfinite(gradient)
+
+
+def test_rows_are_dealt_out_once_with_the_empty_ones_last():
+    has_tokens = jnp.array([True, False, True, True, False, True, True, False] * 2)
+    dealt = batches.dealt_rows(jax.random.key(0), has_tokens, num_shards=2, num_minibatches=2)  # [2, 2, 4]
+    assert dealt.shape == (2, 2, 4)
+    for shard in range(2):
+        assert sorted(np.asarray(dealt[:, shard]).reshape(-1)) == list(range(8))
+        held = np.asarray(has_tokens[8 * shard : 8 * shard + 8])[np.asarray(dealt[:, shard])]
+        np.testing.assert_array_equal(held.sum(axis=1), [3, 2])
+        assert all((np.diff(row.astype(int)) <= 0).all() for row in held)
+    other = batches.dealt_rows(jax.random.key(1), has_tokens, num_shards=2, num_minibatches=2)
+    assert (other != dealt).any()
+
+
+def test_a_separate_critic_reads_the_whole_rows_before_learning():
+    setup, state, episodes, rows = played(critic="separate")
+    assert float(jnp.abs(episodes.value).max()) == 0.0
+    chosen = np.asarray(rows.is_chosen)
+    assert float(jnp.std(rows.value[chosen])) > 1e-3
+    _, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
+    assert np.isfinite(float(metrics["trainer/value_loss"]))
