@@ -114,6 +114,7 @@ __all__ = [
     "COMMANDS",
     "ENVIRONMENTS",
     "ActionSpec",
+    "AgentConfig",
     "AlphaZeroConfig",
     "BoardGame",
     "BoardLayout",
@@ -130,8 +131,11 @@ __all__ = [
     "Network",
     "Observation",
     "PPOConfig",
+    "Pieces",
     "PlateauContext",
     "PlateauHookConfig",
+    "PretrainConfig",
+    "Prompt",
     "Root",
     "SPOConfig",
     "SearchConfig",
@@ -140,9 +144,12 @@ __all__ = [
     "StoixError",
     "StopTraining",
     "Symmetries",
+    "TextWorld",
     "TimeStep",
     "UnifiedLoopConfig",
     "against",
+    "agent",
+    "agent_config",
     "alphazero",
     "alphazero_config",
     "check_game",
@@ -162,11 +169,13 @@ __all__ = [
     "make_env",
     "make_game",
     "make_network",
+    "make_text_world",
     "matches",
     "openings",
     "players",
     "ppo",
     "ppo_config",
+    "pretrain_config",
     "promotion",
     "ratings",
     "read_bank",
@@ -187,15 +196,17 @@ __all__ = [
     "versus",
     "wire_pipeline_events",
     "with_time_limit",
+    "word_tokenizer",
 ]
 
 if TYPE_CHECKING:
     from stoix_like import replay
-    from stoix_like.algorithms import alphazero, ppo, searching, spo
+    from stoix_like.algorithms import agent, alphazero, ppo, searching, spo
     from stoix_like.algorithms.tasks import against
     from stoix_like.algorithms.tasks import make as make_env
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
+    from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig, agent_config, pretrain_config
     from stoix_like.config.sections.continuous_loop import LoopConfig
     from stoix_like.config.sections.master_loop import PlateauHookConfig, UnifiedLoopConfig
     from stoix_like.config.sections.runs import (
@@ -216,6 +227,7 @@ if TYPE_CHECKING:
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.games import BoardGame, BoardLayout, Lines, Symmetries
+    from stoix_like.language.tokenizers import word_tokenizer
     from stoix_like.ops import distributions, losses, returns
     from stoix_like.ops.game_contract import check_game
     from stoix_like.runtime.figures import comparison as comparison_figures
@@ -223,6 +235,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.results.groups import ComparisonGroup, Experiment
     from stoix_like.runtime.results.series import Series
     from stoix_like.runtime.results.statistics import compare
+    from stoix_like.runtime.runs.agents import make_text_world
     from stoix_like.runtime.runs.bank_files import read_bank
     from stoix_like.runtime.runs.build import ALGORITHMS, make_network
     from stoix_like.runtime.runs.saved import load_run
@@ -239,7 +252,18 @@ if TYPE_CHECKING:
     from stoix_like.selfplay.tuning.registry import register_plateau_hook
     from stoix_like.selfplay.watch.presence import is_unified_loop_running
     from stoix_like.selfplay.watch.stats import LoopStats
-    from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
+    from stoix_like.types import (
+        ActionSpec,
+        Environment,
+        Learner,
+        MemoryPolicy,
+        Network,
+        Observation,
+        Pieces,
+        Prompt,
+        TextWorld,
+        TimeStep,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -126,7 +126,7 @@ class Environment(NamedTuple):
         held_out: as `reset`, but on levels that `reset` never makes; None if evaluations differ by their keys alone.
         render: state, with arrays of NumPy -> text; None if the environment has none.
         ceiling: (state after a reset, with arrays of NumPy, budget) -> the `solve_rate` of the best player; None if
-            nothing computes it. A budget is (turns, actions a turn, which are chosen at once); by default each is a turn.
+            nothing computes it. A budget is (turns, actions chosen at once in each); by default each is a turn.
         bank_hash: of the bank that levels are taken from; None if they are drawn from keys.
         rules: numbers of the task that no state shows, such as how often a move slips.
     """

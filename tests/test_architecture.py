@@ -40,7 +40,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
     "envs": {"text": (), ".": ("text",), "boards": ()},
     "networks": {".": (), "transformer": ()},
-    "algorithms": {".": (), "agent": (".",), "text": (".", "agent"), "alphazero": (".",)},
+    "algorithms": {".": (), "agent": (), "text": (".", "agent"), "alphazero": (".",)},
     "runtime": {
         "console": (),
         "storage": ("console",),

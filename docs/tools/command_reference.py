@@ -13,6 +13,7 @@ from pathlib import Path
 
 from config_table import replace_part
 
+from stoix_like.commands.runs.spa import STAGES
 from stoix_like.commands.table import COMMANDS, Command
 from stoix_like.runtime.console.spelling import PROGRAM, script_of
 from stoix_like.runtime.loading.flags import OPTION_HELP, flag_name
@@ -35,6 +36,8 @@ def _section(name: str, command: Command) -> str:
     """A command's heading, summary, command lines, and the table of its arguments."""
     if name.startswith("train-"):
         places, rows = ["[--config FILE|PRESET]"], list(_training_rows())
+    elif name == "spa":
+        places, rows = ["STAGE", "[--config FILE|PRESET]"], [*_stage_rows(), *_training_rows()]
     else:
         arguments = _arguments(command)
         places = [_form(action) for action in arguments if not action.option_strings]
@@ -54,6 +57,12 @@ def _training_rows() -> Iterator[tuple[str, str]]:
     """The options of the training commands. All leaves are one row: they have a page of their own."""
     yield from _option_rows(*(name for name in OPTION_HELP if name not in ("help", "debug")))
     yield ANY_LEAF
+
+
+def _stage_rows() -> Iterator[tuple[str, str]]:
+    """What STAGE may be. Every stage has the options of the training commands."""
+    for name, (_, summary) in STAGES.items():
+        yield name, f"STAGE: {summary}"
 
 
 def _option_rows(*names: str) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.checks.values import range_text, type_name
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, SPOConfig
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import ConfigError
@@ -42,24 +43,29 @@ def _section(config_type: type, name: str) -> str:
     return f"### {name}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n" + "\n".join(rows)
 
 
-def other_defaults(config_type: type, base_type: type) -> str:
-    """The shared leaves whose default differs from the other algorithm's, as one sentence."""
+def other_defaults(whose: str, config_type: type, base_type: type, base: str = "") -> str:
+    """The shared leaves whose default differs from the other algorithm's, as one sentence about `whose` defaults."""
     shared = [leaf for leaf in leaf_sections(config_type) if leaf in leaf_sections(base_type)]
-    own, base = config_type(), base_type()
+    own, other = config_type(), base_type()
     differing = [
         f"`{leaf}: {default_text(get_leaf(own, leaf))}`"
         for leaf in shared
         if leaf_sections(config_type)[leaf] == leaf_sections(base_type)[leaf]
-        and get_leaf(own, leaf) != get_leaf(base, leaf)
+        and get_leaf(own, leaf) != get_leaf(other, leaf)
     ]
-    return f"AlphaZero's defaults of the leaves above are the same, except {', '.join(differing)}."
+    sentence = f"{whose} defaults of the leaves above are the same{base}"
+    return f"{sentence}, except {', '.join(differing)}." if differing else f"{sentence}."
 
 
 def with_table(text: str, config_type: type) -> str:
-    """The document with the tables between the markers: of the type, what AlphaZero has beside it, and self-play."""
+    """The document with the tables between the markers: of the type, and what further algorithms have beside it."""
     parts = [table(config_type), *_further_sections(AlphaZeroConfig, config_type)]
-    parts.append(other_defaults(AlphaZeroConfig, config_type))
+    parts.append(other_defaults("AlphaZero's", AlphaZeroConfig, config_type))
     parts += _further_sections(SelfPlayConfig, AlphaZeroConfig)
+    parts += _further_sections(AgentConfig, config_type)
+    parts.append(other_defaults("An agent's", AgentConfig, config_type, " as PPO's"))
+    parts += _further_sections(PretrainConfig, AgentConfig)
+    parts.append(other_defaults("Pretraining's", PretrainConfig, AgentConfig, " as an agent's"))
     return replace_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
 
 

@@ -63,6 +63,7 @@ COMMANDS: dict[str, Command] = {
     "arena": Command("stoix_like.commands.games.arena", "play runs and engines of a board game against each other"),
     "ratings": Command("stoix_like.commands.games.ratings", "rate the checkpoints of runs of a board game"),
     "play-board": Command("stoix_like.commands.games.play_board", "play a run or an engine of a board game yourself"),
+    "play-text": Command("stoix_like.commands.runs.play_text", "show episodes of a language agent, token by token"),
     "plot": Command("stoix_like.commands.runs.plot", "draw learning curves of runs"),
     "animate": Command("stoix_like.commands.runs.animate", "draw an episode of a run as a GIF"),
     "export": Command("stoix_like.commands.runs.export", "write the policy of a run for programs with jax alone"),

@@ -16,6 +16,7 @@ from support.paths import ROOT
 from stoix_like.commands import entry
 from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.presets import preset_paths
@@ -97,12 +98,14 @@ def test_help_pages_of_runs_and_figures_need_no_jax(started):
     program = """
         import contextlib
         from stoix_like.commands.table import COMMANDS
-        for name in ("train-ppo", "train-spo", "plot", "compare", "sweep"):
+        for name, *stage in (
+            ["train-ppo"], ["train-spo"], ["train-agent"], ["spa"], ["spa", "pretrain"], ["plot"], ["compare"], ["sweep"]
+        ):
             with contextlib.suppress(SystemExit):
-                COMMANDS[name].run(["--help"])
+                COMMANDS[name].run([*stage, "--help"])
         """
     result = started(program)
-    assert (result.returncode, "jax" in result.stderr, result.stdout.count("usage: ")) == (0, False, 5)
+    assert (result.returncode, "jax" in result.stderr, result.stdout.count("usage: ")) == (0, False, 8)
 
 
 def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(train_spo, tmp_path):
@@ -240,12 +243,19 @@ def test_documented_file_is_read_as_described(tmp_path):
     assert (config.training_core.num_updates, config.optimization.actor_lr) == (1000, 0.0003)
 
 
+#: The configurations of algorithms whose presets are not read as PPO's.
+CONFIG_TYPES = {"alphazero": AlphaZeroConfig, "agent": AgentConfig, "pretrain": PretrainConfig}
+
+
 @pytest.mark.parametrize("name", [name for name in preset_paths() if not name.startswith("selfplay/")])
 def test_documented_step_counts_of_presets(name):
+    """A step of an agent that writes is an episode."""
     algorithm = name.partition("/")[0]
-    kind = AlphaZeroConfig if algorithm == "alphazero" else PPOConfig
-    config = load_config(kind, algorithm, ["--config", name], default_config="").config
+    config = load_config(
+        CONFIG_TYPES.get(algorithm, PPOConfig), algorithm, ["--config", name], default_config=""
+    ).config
     steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
-    assert f" = {steps} environment steps" in preset_paths()[name].read_text(encoding="utf-8")
+    in_file, in_row = ("episodes", " episodes") if algorithm in ("agent", "pretrain") else ("environment steps", "")
+    assert f" = {steps} {in_file}" in preset_paths()[name].read_text(encoding="utf-8")
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
-    assert row.endswith(f"| {steps} |")
+    assert row.endswith(f"| {steps}{in_row} |")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from stoix_like.config.sections.agent import DecoderSectionConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
 from stoix_like.config.sections.runs import AlphaZeroConfig, OptimizationConfig, PPOConfig, SPOConfig
@@ -29,6 +31,7 @@ SECTIONS = {
     Role.LEARNING: ("environment", "training_core", "optimization", "architecture", "spo"),
     Role.MACHINE: ("hardware", "logging", "checkpointing"),
 }
+CONFIG_TYPES = [PPOConfig, SPOConfig, AlphaZeroConfig, AgentConfig, PretrainConfig]
 EXCEPT = {Role.LEARNING: {"total_timesteps", "seed", "num_seeds", "load_path"}, Role.MACHINE: BY_HAND[Role.PROCESS]}
 
 
@@ -36,7 +39,7 @@ def without_role(config_type):
     return [name for name, roles in leaf_roles(config_type).items() if not roles]
 
 
-@pytest.mark.parametrize("config_type", [PPOConfig, SPOConfig, AlphaZeroConfig])
+@pytest.mark.parametrize("config_type", CONFIG_TYPES)
 def test_every_leaf_has_a_role_and_a_forgotten_one_is_found(config_type):
     assert without_role(config_type) == []
 
@@ -65,10 +68,9 @@ def test_whole_sections_have_a_role_but_for_some_leaves(role):
     assert leaves_with(SPOConfig, role) == names - EXCEPT[role] | moved
 
 
-def test_roles_are_known_for_the_leaves_of_all_algorithms_and_the_same_in_two():
-    assert leaf_roles(PPOConfig) | leaf_roles(SPOConfig) | leaf_roles(AlphaZeroConfig) == LEAF_ROLES
-    both = leaf_roles(SPOConfig).items() & leaf_roles(AlphaZeroConfig).items()
-    assert {name for name, _ in both} == leaf_roles(SPOConfig).keys() & leaf_roles(AlphaZeroConfig).keys()
+def test_roles_are_known_for_the_leaves_of_all_algorithms_and_the_same_in_all():
+    all_leaves = [item for config_type in CONFIG_TYPES for item in leaf_roles(config_type).items()]
+    assert set(all_leaves) == set(LEAF_ROLES.items())
 
 
 def test_alphazeros_own_leaves():
@@ -77,3 +79,19 @@ def test_alphazeros_own_leaves():
     assert leaves_with(AlphaZeroConfig, Role.FIXED) & own == sizes | {"self_play"}
     assert leaves_with(AlphaZeroConfig, Role.SCORING) & own == {"anchors"}
     assert leaves_with(AlphaZeroConfig, Role.LEARNING) & own == own - {"anchors"}
+
+
+def test_an_agents_own_leaves():
+    own = leaf_roles(AgentConfig).keys() - leaf_roles(PPOConfig).keys()
+    lengths = {"num_turns", "actions_per_turn", "answer_length", "state_length"}
+    sizes = {"rendering", "mode", "parser", "context", "group_size", "critic", "num_microbatches"} | lengths
+    assert leaves_with(AgentConfig, Role.FIXED) & own == sizes | vars(DecoderSectionConfig()).keys()
+    assert leaves_with(AgentConfig, Role.TASK) & own == {"parser", "num_turns", "actions_per_turn", "temperature"}
+    assert leaves_with(AgentConfig, Role.SCORING) & own == {"num_eval_samples"}
+    assert leaves_with(AgentConfig, Role.LEARNING) & own == own - {"num_eval_samples"}
+
+
+def test_pretrainings_own_leaves():
+    own = leaf_roles(PretrainConfig).keys() - leaf_roles(AgentConfig).keys()
+    assert leaves_with(PretrainConfig, Role.FIXED) & own == {"all_modes", "all_renderings"}
+    assert leaves_with(PretrainConfig, Role.LEARNING) & own == own

@@ -47,6 +47,8 @@ def score(agent: Agent, num_samples: int, params: NetworkParams, items: Any, key
     succeeded = _by_level(_success(agent, episodes, world), num_samples)  # [N, samples]
     count = jnp.round(succeeded.sum(axis=1)).astype(jnp.int32)
     found = {"score": succeeded.mean(axis=1)}
+    if SUCCESS in success(agent.dialogue, world):
+        found[SUCCESS] = found["score"]
     found |= {f"pass_at_{k}": pass_at_k(count, num_samples, k) for k in KS if k <= num_samples}
     turns, num_tokens = episodes.turns, episodes.is_chosen.sum(axis=2)
     of_turns = {"well_formed": turns.is_well_formed, "cut": turns.was_cut, "answer_length": num_tokens}

@@ -20,29 +20,33 @@ def agent_problems(config: Any) -> list[str]:
             f"training_core.rollout_length: an update plays one whole episode in each environment, so that a step is an"
             f" episode; it is 1, got {core.rollout_length}"
         )
-    if environment.num_envs % agent.group_size:
-        problems.append(f"agent.group_size: {agent.group_size} does not divide num_envs = {environment.num_envs}")
-        return problems
-    num_groups = environment.num_envs // agent.group_size
-    if num_groups % config.hardware.num_devices:
-        problems.append(
-            f"hardware.num_devices: num_envs / group_size = {num_groups} groups are not divisible by"
-            f" {config.hardware.num_devices}"
-        )
+    if "token_ppo" in section_types(config.__class__):  # pretraining has no groups
+        if environment.num_envs % agent.group_size:
+            problems.append(f"agent.group_size: {agent.group_size} does not divide num_envs = {environment.num_envs}")
+            return problems
+        problems += _group_problems(config)
     return problems + _part_problems(config)
+
+
+def _group_problems(config: Any) -> list[str]:
+    """The episodes of a group are on one device. That devices divide `num_envs` is checked for all algorithms."""
+    num_envs, num_devices = config.environment.num_envs, config.hardware.num_devices
+    num_groups = num_envs // config.agent.group_size
+    if num_envs % num_devices or num_groups % num_devices == 0:
+        return []
+    return [f"hardware.num_devices: num_envs / group_size = {num_groups} groups are not divisible by {num_devices}"]
 
 
 def _part_problems(config: Any) -> list[str]:
     """Rows of tokens are dealt out in equal parts: those of a turn each, or of an episode."""
-    num_rows = config.environment.num_envs * (config.agent.num_turns if config.agent.context == "single_turn" else 1)
-    num_minibatches = config.training_core.num_minibatches
-    num_parts = num_minibatches * (
-        config.token_ppo.num_microbatches if "token_ppo" in section_types(config.__class__) else 1
-    )
+    of, num_rows = "num_envs", config.environment.num_envs
+    if config.agent.context == "single_turn":
+        of, num_rows = "num_envs * num_turns", num_rows * config.agent.num_turns
+    parts, num_parts = "num_minibatches", config.training_core.num_minibatches
+    if "token_ppo" in section_types(config.__class__):
+        parts, num_parts = "num_minibatches * num_microbatches", num_parts * config.token_ppo.num_microbatches
     if num_rows % num_parts == 0:
         return []
-    of = "num_envs * num_turns" if config.agent.context == "single_turn" else "num_envs"
     return [
-        f"training_core.num_minibatches: {of} = {num_rows} rows of tokens are not divisible by {num_parts} parts"
-        " (num_minibatches * num_microbatches)"
+        f"training_core.num_minibatches: {of} = {num_rows} rows of tokens are not divisible by {parts} = {num_parts}"
     ]

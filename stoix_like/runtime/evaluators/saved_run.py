@@ -14,8 +14,10 @@ from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.runtime.console.text import algorithm_title, aligned, interval_text
 from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
+from stoix_like.runtime.evaluators.saved_items import ceiling_of_items, item_evaluator
 
 if TYPE_CHECKING:
+    from stoix_like.runtime.evaluators.items import ItemEvaluator
     from stoix_like.runtime.evaluators.scores import Evaluator
     from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.types import Key
@@ -49,6 +51,8 @@ def evaluate_run(
 
     settings = settings or EvaluationSettings()
     saved = saved_run.load_run(run, checkpoint)
+    if saved.learner.policy is None:
+        return _evaluate_items(saved, settings, reporter)
     chosen = select_policy(saved, settings.search, settings.network, settings.deterministic)
     num_envs = settings.num_envs or math.ceil(settings.num_episodes / math.ceil(settings.num_episodes / 256))
     played = make_levels(saved.env, settings.level_set, settings.num_episodes)
@@ -72,7 +76,26 @@ def evaluate_run(
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
-def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, reporter: Reporter) -> dict[str, dict[str, Any]]:
+def _evaluate_items(saved: SavedRun, settings: EvaluationSettings, reporter: Reporter) -> dict[str, Any]:
+    """`evaluate_run` of a run without a policy, whose learner scores items itself."""
+    import jax
+
+    if settings.search is not None or settings.network or not settings.deterministic:
+        _ = saved.learner.policies  # raises: there is nothing to search with, and answers are always sampled
+    evaluator, items = item_evaluator(saved, settings.num_episodes, settings.level_set, settings.num_envs)
+    num_items = evaluator.levels.num_episodes
+    levels = {"levels": settings.level_set or f"{num_items:,} of evaluation", "level_hash": None}
+    scored = _description(saved) | {"mode": "sampled", "policy": "its own scores", **levels}
+    reporter.info(heading(scored))
+    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter)
+    if (ceiling := ceiling_of_items(saved, items)) is not None:
+        scored["ceiling"] = ceiling
+    return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
+
+
+def _scores(
+    saved: SavedRun, evaluator: Evaluator | ItemEvaluator, root: Key, reporter: Reporter
+) -> dict[str, dict[str, Any]]:
     """{seed: {metric: numbers}}. All seeds play the same levels with one compiled program."""
     reporter.progress("compiling …")
     began = time.monotonic()
@@ -120,6 +143,10 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
     return {name: {"iqm": found.point, "low": found.low, "high": found.high} for name, found in intervals.items()}
 
 
+def _sees(result: dict[str, Any]) -> str:
+    return "turn" if result["mode"] == "sampled" and result["policy"] == "its own scores" else "action"
+
+
 def heading(scored: dict[str, Any]) -> str:
     """One line: the run, its checkpoint and how it was evaluated."""
     levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
@@ -147,6 +174,7 @@ def table_text(result: dict[str, Any]) -> str:
     lines = aligned(rows, right=True)
     if "ceiling" in result:
         lines.append(
-            f"the best player, who sees the outcome of every action, solves {result['ceiling']:.4f} of these levels"
+            f"the best player, who sees the outcome of every {_sees(result)}, solves {result['ceiling']:.4f} of these"
+            " levels"
         )
     return "\n".join(lines)

@@ -46,17 +46,17 @@ def make_tokenizer() -> Tokenizer:
     return word_tokenizer(WORDS)
 
 
-def make_learner(env: Environment, config: AgentConfig | PretrainConfig) -> Learner:
+def make_learner(world: TextWorld, config: AgentConfig | PretrainConfig) -> Learner:
     """The learner of a configuration in a text world. Raises ConfigError as `token_ppo.make`."""
-    world, tokenizer = make_text_world(env, config.agent), make_tokenizer()
+    tokenizer = make_tokenizer()
     if isinstance(config, PretrainConfig):
         return pretraining.make(world, tokenizer, config)
     return token_ppo.make(world, tokenizer, config)
 
 
-def lexicon_inputs(env: Environment, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+def lexicon_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
     """{path of the state: the tables of the agent's dialogues}, which are inputs of its run."""
-    world, tokenizer = make_text_world(env, config.agent), make_tokenizer()
+    tokenizer = make_tokenizer()
     if isinstance(config, PretrainConfig):
         return {"lexicons": tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))}
     return {"lexicon": make_agent(world, tokenizer, config).lexicon}

@@ -68,11 +68,12 @@ def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environ
 
 def _make_agent(config: AgentConfig | PretrainConfig) -> RunComponents:
     env = make_env(config.environment)
-    return RunComponents(env, cast(Network, None), agents.make_learner(env, config))
+    world = agents.make_text_world(env, config.agent)
+    return RunComponents(world.env, cast(Network, None), agents.make_learner(world, config))
 
 
 def _lexicon_inputs(config: AgentConfig | PretrainConfig) -> dict[str, Any]:
-    return agents.lexicon_inputs(make_env(config.environment), config)
+    return agents.lexicon_inputs(agents.make_text_world(make_env(config.environment), config.agent), config)
 
 
 ALGORITHMS: dict[str, Algorithm] = {

@@ -17,6 +17,8 @@ from stoix_like.config.checks.access import check_leaf, get_leaf, leaf_sections,
 from stoix_like.config.checks.values import LARGEST_NUMBER, allows, choices
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import runs
+from stoix_like.config.sections.agent import PretrainSectionConfig, TokenPPOSectionConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import (
     AlphaZeroConfig,
     HardwareConfig,
@@ -40,12 +42,15 @@ SPO_PRESETS += ["sokoban", "sudoku"]
 ALPHAZERO_PRESETS = ["connect_four", "connect_four_gpu", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
 SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
 PRESETS = [
+    "agent/frozen_lake",
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
     *(f"ppo/{name}" for name in PPO_PRESETS),
+    "pretrain/frozen_lake",
     *(f"selfplay/{name}" for name in SELFPLAY_PRESETS),
     *(f"spo/{name}" for name in SPO_PRESETS),
 ]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig, "selfplay": SelfPlayConfig}
+CONFIG_TYPES |= {"agent": AgentConfig, "pretrain": PretrainConfig}
 
 
 def loaded(*argv):
@@ -123,11 +128,19 @@ def test_none_is_null_only_where_null_is_allowed_and_text_is_as_written(file):
     assert loaded("--save-dir", "out #1: x").config.checkpointing.save_dir == "out #1: x"
 
 
-def test_leaf_names_are_unique_over_all_sections_and_no_option_is_one():
+def test_options_are_those_of_the_command_line():
     options = loaded("--print-config", "--debug", "--no-compile-cache").options
     assert (options.print_config, options.debug, options.no_compile_cache) == (True,) * 3
-    assert not set(flags.OPTION_HELP) & set(leaf_sections(PPOConfig))
-    kinds = [*section_types(PPOConfig).values(), SPOSectionConfig]
+
+
+@pytest.mark.parametrize(
+    ("config_type", "further"),
+    [(PPOConfig, SPOSectionConfig), (AgentConfig, PretrainSectionConfig), (PretrainConfig, TokenPPOSectionConfig)],
+)
+def test_leaf_names_are_unique_over_all_sections_and_no_option_is_one(config_type, further):
+    """Of the sections of another algorithm, too, that its file may have."""
+    assert not set(flags.OPTION_HELP) & set(leaf_sections(config_type))
+    kinds = [*section_types(config_type).values(), further]
     names = [leaf for kind in kinds for leaf in leaf_types(kind)]
     assert len(names) == len(set(names))
     spellings = [flags.flag_name(name) for name in names] + [flags.flag_name("no_" + name) for name in names]
