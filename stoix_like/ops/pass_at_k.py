@@ -15,7 +15,8 @@ def pass_at_k(num_successes: Array, num_samples: int, k: int) -> Array:
     """
     if not 1 <= k <= num_samples:
         raise ValueError(f"k must be from 1 to the {num_samples} samples, got {k}")
-    number = jnp.arange(1, num_samples + 1, dtype=jnp.float32)
+    rank = num_successes.ndim
+    number = jnp.arange(1, num_samples + 1, dtype=jnp.float32).reshape((1,) * rank + (-1,))
     counts = number > (num_samples - num_successes)[..., None]
     factors = jnp.where(counts, 1.0 - k / number, 1.0)
     return 1.0 - jnp.prod(jnp.maximum(factors, 0.0), axis=-1)

@@ -10,7 +10,7 @@ from support.marks import full
 
 from stoix_like.bench import suites
 from stoix_like.bench.speed import binpack, environments, launches, overhead, scaling, sharing
-from stoix_like.bench.timing import measure, updates
+from stoix_like.bench.timing import measure, peaks, updates
 from stoix_like.bench.timing.measure import Measurement, Timing, row_text
 from stoix_like.bench.timing.updates import preset_config
 from stoix_like.commands.machine.bench import main, make_parser
@@ -137,7 +137,8 @@ def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take
     for (_, preset, _), num_envs in itertools.product(scaling.BY_ENVS, scaling.NUM_ENVS):
         assert scaling.with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs, preset
     monkeypatch.setattr(scaling, "Updates", _Untimed)
-    monkeypatch.setattr(scaling, "time_interleaved", time_interleaved)
+    for module in (scaling, peaks):
+        monkeypatch.setattr(module, "time_interleaved", time_interleaved)
     monkeypatch.setattr(scaling, "NUM_DEVICES", ())
     rows = {row.name: row for row in scaling.updates_suite()}
     assert rows.keys() == {row.name for row in (*scaling.ppo_suite(), *scaling.spo_suite())}

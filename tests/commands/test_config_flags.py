@@ -98,9 +98,8 @@ def test_help_pages_of_runs_and_figures_need_no_jax(started):
     program = """
         import contextlib
         from stoix_like.commands.table import COMMANDS
-        for name, *stage in (
-            ["train-ppo"], ["train-spo"], ["train-agent"], ["spa"], ["spa", "pretrain"], ["plot"], ["compare"], ["sweep"]
-        ):
+        for words in ("train-ppo", "train-spo", "train-agent", "spa", "spa pretrain", "plot", "compare", "sweep"):
+            name, *stage = words.split()
             with contextlib.suppress(SystemExit):
                 COMMANDS[name].run([*stage, "--help"])
         """
