@@ -81,6 +81,8 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Prompt": ("stoix_like.types", "Prompt"),
     "TextWorld": ("stoix_like.types", "TextWorld"),
     "make_text_world": ("stoix_like.runtime.runs.agents", "make_text_world"),
+    "make_tokenizer": ("stoix_like.runtime.runs.agents", "make_tokenizer"),
+    "token_ppo": ("stoix_like.algorithms.text.token_ppo", None),
     "word_tokenizer": ("stoix_like.language.tokenizers", "word_tokenizer"),
     "gumbel": ("stoix_like.search.gumbel", None),
     "players": ("stoix_like.search.players", None),
@@ -170,6 +172,7 @@ __all__ = [
     "make_game",
     "make_network",
     "make_text_world",
+    "make_tokenizer",
     "matches",
     "openings",
     "players",
@@ -192,6 +195,7 @@ __all__ = [
     "smc",
     "spo",
     "spo_config",
+    "token_ppo",
     "train",
     "versus",
     "wire_pipeline_events",
@@ -204,6 +208,7 @@ if TYPE_CHECKING:
     from stoix_like.algorithms import agent, alphazero, ppo, searching, spo
     from stoix_like.algorithms.tasks import against
     from stoix_like.algorithms.tasks import make as make_env
+    from stoix_like.algorithms.text import token_ppo
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
     from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig, agent_config, pretrain_config
@@ -235,7 +240,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.results.groups import ComparisonGroup, Experiment
     from stoix_like.runtime.results.series import Series
     from stoix_like.runtime.results.statistics import compare
-    from stoix_like.runtime.runs.agents import make_text_world
+    from stoix_like.runtime.runs.agents import make_text_world, make_tokenizer
     from stoix_like.runtime.runs.bank_files import read_bank
     from stoix_like.runtime.runs.build import ALGORITHMS, make_network
     from stoix_like.runtime.runs.saved import load_run

@@ -55,7 +55,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators", "profiling"),
         "results": ("console", "runs", "telemetry"),
         "figures": ("console", "storage", "results"),
-        "reports": ("console", "results", "figures"),
+        "reports": ("console", "evaluators", "results", "figures"),
         "arena": ("console", "hardware", "runs", "evaluators", "figures"),
         "searches": ("console", "runs", "evaluators", "results", "figures"),
         "export": ("console", "weights", "runs", "results"),

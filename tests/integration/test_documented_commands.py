@@ -26,6 +26,10 @@ SMALL = (
     "--num-envs 8 --rollout-length 8 --num-minibatches 2 --epochs 1 --hidden-dim 8 --num-updates 2"
     " --num-eval-envs 8 --num-eval-episodes 8 --observation-adapter dense"
 )
+SMALL_AGENT = (
+    "--num-envs 8 --num-minibatches 2 --hidden-dim 16 --num-updates 2 --num-eval-episodes 4"
+    " --num-layers 1 --num-turns 2"
+)
 SMALL_SEARCH = (
     f"{SMALL} --num-particles 2 --search-depth 2 --replay-buffer-size 256 --sample-sequence-length 4 --batch-size 4"
 )
@@ -60,6 +64,7 @@ CUTS = Cuts(
         (r"^make ", "--dry-run"),  # the README's test runs what these come down to
         (r"--print-config|--resume|tasks\.py train", ""),
         (r"train_spo\.py", SMALL_SEARCH),
+        (r"train_agent\.py|spa\.py", SMALL_AGENT),
         (r"train_alphazero\.py", SMALL_SELF_PLAY),
         (r"run_training_loop\.py", SMALL_LOOP),
         (r"run_continuous_training\.py", SMALL_GAMES),

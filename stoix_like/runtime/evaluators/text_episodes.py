@@ -80,12 +80,7 @@ def play_text(
     from stoix_like.runtime.runs.agents import make_text_world, make_tokenizer
     from stoix_like.runtime.runs.build import make_env
 
-    if not isinstance(saved.config, AgentConfig | PretrainConfig):
-        raise ConfigError(
-            f"{saved.path} has no language model",
-            f"give a run of {training_name('agent')} or {training_name('pretrain')}",
-        )
-    config = replace_leaves(saved.config, {**(world or {}), "group_size": 1})
+    config = replace_leaves(_language_config(saved), {**(world or {}), "group_size": 1})
     text_world, tokenizer = make_text_world(make_env(config.environment), config.agent), make_tokenizer()
     critic = config.token_ppo.critic if isinstance(config, AgentConfig) else None
     agent = make_agent(text_world, tokenizer, config, critic)
@@ -99,6 +94,14 @@ def play_text(
         TextEpisode(row, _turns(episodes, advantage, tokenizer, row), None if solved is None else bool(solved[row]))
         for row in range(num_episodes)
     ]
+
+
+def _language_config(saved: SavedRun) -> AgentConfig | PretrainConfig:
+    if isinstance(saved.config, AgentConfig | PretrainConfig):
+        return saved.config
+    raise ConfigError(
+        f"{saved.path} has no language model", f"give a run of {training_name('agent')} or {training_name('pretrain')}"
+    )
 
 
 def _turns(episodes: Episodes, advantage: np.ndarray, tokenizer: Tokenizer, row: int) -> list[TextTurn]:

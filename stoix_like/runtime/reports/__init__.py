@@ -1,1 +1,1 @@
-"""Reports: comparisons as text and JSON, runs as one HTML file. Imports console, results and figures."""
+"""Reports: comparisons as text and JSON, runs as one HTML file. Imports console, evaluators, results and figures."""

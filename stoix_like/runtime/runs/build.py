@@ -45,9 +45,9 @@ class Algorithm(NamedTuple):
     inputs: Callable[[Any], dict[str, Any]] = lambda _: {}
     steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
     search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
+    speaks: bool = False  # its episodes are text
     # further environments that the policy is evaluated in, by mode such as vs_random
     further_envs: Callable[[Environment, Any], dict[str, Environment]] = lambda *_: {}
-    command: str | None = None  # that trains it; None: "train-" and its key
 
 
 def _replayed_samples(config: Any) -> int:
@@ -116,6 +116,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         with_network=agents.with_decoder,
         build=_make_agent,
         inputs=_lexicon_inputs,
+        speaks=True,
     ),
     "pretrain": Algorithm(
         PretrainConfig,
@@ -124,7 +125,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         samples_per_update=steps_per_update,
         build=_make_agent,
         inputs=_lexicon_inputs,
-        command="spa pretrain",
+        speaks=True,
     ),
 }
 """All algorithms by key. Your own program may add to it."""

@@ -229,8 +229,10 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
     if status == DONE:
         env = started.parts.env
         of_games = () if env.game is None else ("ratings", "play-board")
-        drawing = ("animate",) if env.is_drawable else ()
+        drawing = ("animate",) if env.is_drawable and started.parts.learner.policy is not None else ()
         commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", *drawing, *of_games)]
+        if started.parts.algorithm.speaks:
+            commands.insert(1, command_line("play-text", "--model", str(plan.path)))
     else:
         commands = [_resume_command(plan)]
     if (profile := started.profile) is not None and profile.times is not None:
