@@ -85,7 +85,7 @@ def with_policy(params: NetworkParams, policy: NetworkParams) -> NetworkParams:
     """The parameters with the trunk and output layer of others. A separate critic begins with the same trunk."""
     critic: Any = params.critic
     if critic is not None and critic.trunk is not None:
-        critic = critic._replace(trunk=policy.torso)
+        critic = critic._replace(trunk=jax.tree.map(jnp.copy, policy.torso))  # not the same buffers: both are donated
     return NetworkParams(policy.torso, policy.actor, critic)
 
 

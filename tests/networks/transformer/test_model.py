@@ -67,3 +67,4 @@ def test_the_policy_of_a_base_replaces_the_policy(critic):
     np.testing.assert_array_equal(found.critic.head.inner, params.critic.head.inner)
     if critic == "separate":
         np.testing.assert_array_equal(found.critic.trunk.embedding, theirs.torso.embedding)
+    jax.block_until_ready(jax.jit(lambda x: x, donate_argnums=0)(found))  # no buffer is there twice
