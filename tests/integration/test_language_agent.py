@@ -1,0 +1,80 @@
+"""A language agent from nothing, as a user's commands: pretraining, PPO over tokens from it, scores, and its episodes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from support.paths import ROOT
+
+SMALL = (
+    "--hidden-dim 16 --num-layers 1 --num-heads 2 --num-turns 2 --num-envs 8 --num-minibatches 2 --num-updates 2"
+    " --num-eval-episodes 4 --num-eval-samples 2 --save-dir runs"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the runs `base` and `agent`."""
+    folder = tmp_path_factory.mktemp("agent")
+    script(folder, f"spa.py pretrain {SMALL} --no-all-modes --no-all-renderings --run-name base")
+    script(folder, f"train_agent.py {SMALL} --load-path base --critic separate --group-size 4 --run-name agent")
+    return folder
+
+
+def script(folder, line, code=0):
+    """(standard output, standard error) of a script, which ends with this code."""
+    name, *rest = line.split(" ")
+    command = [sys.executable, str(ROOT / "scripts" / name), *rest]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout, done.stderr
+
+
+def test_a_run_tells_what_it_did_and_goes_on(folder):
+    rows = [json.loads(line) for line in (folder / "runs/agent/metrics.jsonl").read_text().splitlines()]
+    last = {name: value for row in rows for name, value in row.items()}
+    assert last["timesteps"] == 2 * 8  # episodes
+    for name in ("actor/generated_tokens_max", "trainer/trained_tokens_max", "actor/well_formed", "trainer/entropy"):
+        assert last[name] >= 0
+    assert 0 <= last["evaluator/pass_at_1"] <= last["evaluator/pass_at_2"] <= 1
+    shown, _ = script(folder, "train_agent.py --resume agent --num-updates 3")
+    assert "update 3/3" in shown
+    assert "play_text.py --model" in shown
+
+
+def test_scores_and_episodes_of_a_run(folder):
+    shown, _ = script(folder, "evaluate.py agent --num-episodes 4")
+    assert "pass_at_2" in shown
+    assert "who sees the outcome of every turn" in shown
+    shown, _ = script(folder, "play_text.py --model agent --episodes 2 --out page.html")
+    assert shown.count("── episode") == 2
+    page = (folder / "page.html").read_text()
+    assert page.count("<h2>") == 2
+    assert "advantage" in page
+    assert "<script" not in page
+    shown, _ = script(folder, "play_text.py --model base --task-id Sokoban-text-v0 --episodes 1 --out other.html")
+    assert " # " in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("evaluate.py agent --search-particles 4", "no policy that takes one action a step"),
+        ("animate.py agent", "no policy that takes one action a step"),
+        ("compare_search.py agent", "no policy that takes one action a step"),
+        ("export_policy.py agent", "no policy that takes one action a step"),
+        ("train_agent.py --load-path base --hidden-dim 24 --num-heads 2", "base"),
+        ("spa.py finetune", "no stage 'finetune'"),
+    ],
+)
+def test_what_a_language_run_cannot_do_is_said_in_one_line(folder, line, what):
+    name, _, rest = line.partition(" ")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / name), *rest.split()], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    errors = [text for text in done.stderr.splitlines() if text.startswith("error:")]
+    assert len(errors) == 1
+    assert what in errors[0]
+    assert "Traceback" not in done.stderr
