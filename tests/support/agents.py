@@ -62,10 +62,10 @@ def scripted_speaker(agent, lines):
             assert len(ids) <= slots.answer
             tokens[turn, row, : len(ids)], is_valid[turn, row, : len(ids)] = ids, 1
 
-    def answer(memory, heard, _keys):
-        shape = (heard.tokens.shape[0], slots.answer)
-        said, valid = (jnp.broadcast_to(jnp.asarray(x)[heard.turn], shape) for x in (tokens, is_valid))
-        valid = valid.astype(bool) & heard.is_active[:, None]
+    def answer(memory, user_turn, _keys):
+        shape = (user_turn.tokens.shape[0], slots.answer)
+        said, valid = (jnp.broadcast_to(jnp.asarray(x)[user_turn.turn], shape) for x in (tokens, is_valid))
+        valid = valid.astype(bool) & user_turn.is_active[:, None]
         nothing = jnp.zeros(shape)
         ends = jnp.any((said == agent.lexicon.ends[0]) & valid, axis=1)
         return Answer(jnp.where(valid, said, 0), valid, nothing, nothing, ~ends), memory

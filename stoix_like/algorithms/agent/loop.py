@@ -16,7 +16,7 @@ from stoix_like.algorithms.agent import playing
 from stoix_like.algorithms.agent.episodes import Episodes, Turns, empty_episodes
 from stoix_like.algorithms.agent.playing import WorldState
 from stoix_like.algorithms.agent.slots import Slots
-from stoix_like.algorithms.agent.speaking import Answer, Heard, Speaker
+from stoix_like.algorithms.agent.speaking import Answer, Speaker, UserTurn
 from stoix_like.language import grammar as grammars
 from stoix_like.language import rendering
 from stoix_like.language.dialogue import Dialogue, Lexicon
@@ -90,9 +90,9 @@ def _play_turn(
     pieces = dialogue.write_turn(loop.world.env_state, facts)
     tokens, is_valid = rendering.pack(lexicon.table, pieces, rules.slots.state, at_end=True)
     is_valid &= is_active[:, None]
-    heard = Heard(loop.turn, tokens, is_valid, is_active, loop.world.env_state)
+    user_turn = UserTurn(loop.turn, tokens, is_valid, is_active, loop.world.env_state)
     turn_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(members, loop.turn)
-    answer, memory = speaker.answer(loop.memory, heard, turn_keys)
+    answer, memory = speaker.answer(loop.memory, user_turn, turn_keys)
     parse = _parsed(lexicon, rules, answer)
     world, outcome = playing.play_turn(env, lexicon.grammar, loop.world, parse, is_active)
     turns = Turns(
@@ -103,7 +103,7 @@ def _play_turn(
         was_cut=answer.was_cut & is_active,
         num_actions=outcome.num_actions,
     )
-    episodes = _with_turn(loop.episodes, loop.turn, heard, answer, turns)
+    episodes = _with_turn(loop.episodes, loop.turn, user_turn, answer, turns)
     return _Loop(loop.turn + 1, world, outcome.reward, answer.was_cut, memory, episodes)
 
 
@@ -135,9 +135,9 @@ def _parsed(lexicon: Lexicon, rules: AgentRules, answer: Answer) -> Parse:
     return jax.lax.scan(read, parse, (answer.tokens.T, is_text.T))[0]
 
 
-def _with_turn(episodes: Episodes, turn: Array, heard: Heard, answer: Answer, turns: Turns) -> Episodes:
+def _with_turn(episodes: Episodes, turn: Array, user_turn: UserTurn, answer: Answer, turns: Turns) -> Episodes:
     """The episodes [T, N, ...] with one more turn."""
-    tokens = jnp.concatenate([heard.tokens, answer.tokens], axis=1)
-    is_valid = jnp.concatenate([heard.is_valid, answer.is_valid], axis=1)
+    tokens = jnp.concatenate([user_turn.tokens, answer.tokens], axis=1)
+    is_valid = jnp.concatenate([user_turn.is_valid, answer.is_valid], axis=1)
     new = Episodes(tokens, is_valid, answer.log_prob, answer.value, turns)
     return jax.tree.map(lambda kept, new: kept.at[turn].set(new), episodes, new)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.algorithms.agent.slots import Slots
-from stoix_like.algorithms.agent.speaking import Answer, Heard, Speaker
+from stoix_like.algorithms.agent.speaking import Answer, Speaker, UserTurn
 from stoix_like.language import rendering
 from stoix_like.language.dialogue import Dialogue, Lexicon
 from stoix_like.ops import trees
@@ -30,7 +30,7 @@ def random_speaker(dialogue: Dialogue, lexicon: Lexicon, slots: Slots, actions_p
         actions = jnp.where(jnp.arange(actions_per_turn) < count, actions, -1)
         return actions, *(random_state(dialogue, key) for key in (one_key, other_key))
 
-    def answer(_memory: None, heard: Heard, keys: Key) -> tuple[Answer, None]:
+    def answer(_memory: None, user_turn: UserTurn, keys: Key) -> tuple[Answer, None]:
         actions, one, other = jax.vmap(draw)(keys)
         spans = None
         if dialogue.mode == "worldmodel":
@@ -38,7 +38,7 @@ def random_speaker(dialogue: Dialogue, lexicon: Lexicon, slots: Slots, actions_p
         pieces = dialogue.write_answer(actions, spans)
         tokens, is_valid = rendering.pack(lexicon.table, pieces, slots.answer, at_end=False)
         was_cut = rendering.num_written(lexicon.table, pieces) > slots.answer
-        is_valid &= heard.is_active[:, None]
+        is_valid &= user_turn.is_active[:, None]
         nothing = jnp.zeros(tokens.shape)
         return Answer(tokens, is_valid, nothing, nothing, was_cut), None
 

@@ -30,6 +30,7 @@ class Agent(NamedTuple):
         rules: of its episodes.
         model: the sizes of its decoder.
         temperature: of its sampling.
+        tokenizer_hash: [32] uint8, of the vocabulary whose tokens its model speaks.
     """
 
     dialogue: Dialogue
@@ -37,6 +38,7 @@ class Agent(NamedTuple):
     rules: AgentRules
     model: LanguageModel
     temperature: float
+    tokenizer_hash: Any
 
 
 def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: CriticKind | None = None) -> Agent:
@@ -59,7 +61,7 @@ def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: Crit
         shares_noise=section.shared_env_noise,
     )
     sizes = decoder_sizes(config.architecture, config.decoder, len(tokenizer.token_bytes))
-    return Agent(dialogue, lexicon, rules, LanguageModel(sizes, critic), section.temperature)
+    return Agent(dialogue, lexicon, rules, LanguageModel(sizes, critic), section.temperature, tokenizer.hash)
 
 
 def make_slots(section: AgentSectionConfig, dialogue: Dialogue, lexicon: Lexicon) -> Slots:

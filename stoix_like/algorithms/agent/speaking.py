@@ -21,7 +21,7 @@ from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, Key, NetworkParams
 
 
-class Heard(NamedTuple):
+class UserTurn(NamedTuple):
     """A turn to be answered, by N rows."""
 
     turn: Array  # [] int32
@@ -50,7 +50,7 @@ class Speaker(NamedTuple):
     """
 
     begin: Callable[[int], Any]
-    answer: Callable[[Any, Heard, Key], tuple[Answer, Any]]
+    answer: Callable[[Any, UserTurn, Key], tuple[Answer, Any]]
 
 
 class _Memory(NamedTuple):
@@ -66,7 +66,7 @@ class _Sampling(NamedTuple):
     memory: _Memory
 
 
-class _Mind(NamedTuple):
+class _SpeakingModel(NamedTuple):
     """A model that speaks."""
 
     model: LanguageModel
@@ -84,14 +84,14 @@ def model_speaker(
 
     The prompt is read once. `answer` reads the turn as one chunk, and then goes on until every row has ended.
     """
-    mind = _Mind(model, params, prompt, ends, slots, temperature)
-    return Speaker(functools.partial(_begin, mind), functools.partial(_answer, mind))
+    speaking = _SpeakingModel(model, params, prompt, ends, slots, temperature)
+    return Speaker(functools.partial(_begin, speaking), functools.partial(_answer, speaking))
 
 
-def _begin(mind: _Mind, num_rows: int) -> _Memory:
-    slots = mind.slots
-    cache = empty_cache(mind.model.sizes, num_rows, slots.prompt + slots.per_row)
-    read = mind.model.prompt(mind.params, mind.prompt)
+def _begin(speaking: _SpeakingModel, num_rows: int) -> _Memory:
+    slots = speaking.slots
+    cache = empty_cache(speaking.model.sizes, num_rows, slots.prompt + slots.per_row)
+    read = speaking.model.prompt(speaking.params, speaking.prompt)
 
     def fill(empty: Array, once: Array) -> Array:
         return empty.at[:, :, :, : slots.prompt].set(once)
@@ -99,46 +99,48 @@ def _begin(mind: _Mind, num_rows: int) -> _Memory:
     return _Memory(KeyValues(*map(fill, cache, read)), jnp.zeros((num_rows, slots.per_row), bool))
 
 
-def _answer(mind: _Mind, memory: _Memory, heard: Heard, keys: Key) -> tuple[Answer, _Memory]:
-    slots, first = mind.slots, mind.slots.first(heard.turn)
+def _answer(speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys: Key) -> tuple[Answer, _Memory]:
+    slots, first = speaking.slots, speaking.slots.first(user_turn.turn)
     if not slots.is_conversation:
         memory = memory._replace(is_valid=jnp.zeros_like(memory.is_valid))
-    hidden, memory = _read(mind, memory, heard.tokens, heard.is_valid, first)
-    empty = _no_answer(heard.tokens.shape[0], slots.answer)
-    begun = _Sampling(jnp.int32(0), hidden, ~heard.is_active, empty, memory)
+    hidden, memory = _read(speaking, memory, user_turn.tokens, user_turn.is_valid, first)
+    empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
+    begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
 
     def goes_on(state: _Sampling) -> Array:
         return (state.place < slots.answer) & ~jnp.all(state.has_ended)
 
-    sample = functools.partial(_sample, mind, keys, first + slots.state)
+    sample = functools.partial(_sample, speaking, keys, first + slots.state)
     ended = jax.lax.while_loop(goes_on, sample, begun)
     return ended.answer._replace(was_cut=~ended.has_ended), ended.memory
 
 
-def _sample(mind: _Mind, keys: Key, first: Array | int, state: _Sampling) -> _Sampling:
+def _sample(speaking: _SpeakingModel, keys: Key, first: Array | int, state: _Sampling) -> _Sampling:
     """One more token of each row that has not ended, of answers that begin at a slot."""
     at_place = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.place)
-    logits = mind.model.logits(mind.params, state.hidden)
-    tokens, log_prob = sample_token(at_place, logits, mind.temperature)
+    logits = speaking.model.logits(speaking.params, state.hidden)
+    tokens, log_prob = sample_token(at_place, logits, speaking.temperature)
     speaks = ~state.has_ended
     tokens = jnp.where(speaks, tokens, 0)
-    found = (log_prob, _sampled_value(mind.model, mind.params, state.hidden))
+    found = (log_prob, _sampled_value(speaking.model, speaking.params, state.hidden))
     numbers = [jnp.where(speaks, x, 0.0) for x in found]
     written = _with_token(state.answer, state.place, tokens, speaks, *numbers)
-    hidden, memory = _read(mind, state.memory, tokens[:, None], speaks[:, None], first + state.place)
-    is_end = jnp.any(tokens[:, None] == mind.ends[None], axis=1) & speaks
+    hidden, memory = _read(speaking, state.memory, tokens[:, None], speaks[:, None], first + state.place)
+    is_end = jnp.any(tokens[:, None] == speaking.ends[None], axis=1) & speaks
     return _Sampling(state.place + 1, hidden, state.has_ended | is_end, written, memory)
 
 
-def _read(mind: _Mind, memory: _Memory, tokens: Array, is_valid: Array, first: Array | int) -> tuple[Array, _Memory]:
+def _read(
+    speaking: _SpeakingModel, memory: _Memory, tokens: Array, is_valid: Array, first: Array | int
+) -> tuple[Array, _Memory]:
     """(hidden state [N, D] after a chunk [N, Q], the memory with it) from a slot on."""
-    slots = mind.slots
+    slots = speaking.slots
     valid = jax.lax.dynamic_update_slice(memory.is_valid, is_valid, (0, jnp.asarray(first)))
     queries = first + jnp.arange(tokens.shape[1])
     place = jnp.take(layout.positions(slots, valid), queries, axis=1)
     context = Context(cache=memory.cache, slot=slots.prompt + first)
     mask = layout.attention_mask(slots, valid, queries)
-    hidden, cache = mind.model.hidden(mind.params, tokens, place, mask, context)
+    hidden, cache = speaking.model.hidden(speaking.params, tokens, place, mask, context)
     return hidden[:, -1], _Memory(cast(KeyValues, cache), valid)
 
 

@@ -46,7 +46,7 @@ class PretrainHyper(NamedTuple):
 
 
 class PretrainState(NamedTuple):
-    """Everything that an update reads and writes. Of it, the lexicons are an input and are not saved."""
+    """Everything that an update reads and writes. Of it, lexicons and tokenizer are inputs and are not saved."""
 
     params: NetworkParams
     hyper: PretrainHyper
@@ -56,6 +56,7 @@ class PretrainState(NamedTuple):
     trained: Count  # tokens
     groups: Array  # [N] int32, the numbers of the episodes, divided over the devices
     lexicons: tuple[Lexicon, ...]  # one for each of the setup's agents
+    tokenizer: Array  # [32] uint8, the hash of the vocabulary, an input too
 
 
 class Setup(NamedTuple):
@@ -83,7 +84,7 @@ def make(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) -> Lear
     return Learner(
         init=functools.partial(init, setup, make_hyper(config), config.environment.num_envs),
         update=functools.partial(update, setup),
-        shared=("lexicons",),
+        shared=("lexicons", "tokenizer"),
         sharded=("groups",),
         score=scored,
         items=make_items(own, evaluation.level_set, max(1, evaluation.num_eval_episodes)),
@@ -127,6 +128,7 @@ def init(setup: Setup, hyper: PretrainHyper, num_episodes: int, key: Key) -> Pre
         trained=Count.zero(),
         groups=jnp.arange(num_episodes, dtype=jnp.int32),
         lexicons=tuple(jax.tree.map(jnp.asarray, agent.lexicon) for agent in setup.agents),
+        tokenizer=jnp.asarray(setup.agents[0].tokenizer_hash),
     )
 
 

@@ -55,7 +55,7 @@ class TokenPPOHyper(NamedTuple):
 
 
 class TokenPPOState(NamedTuple):
-    """Everything that an update reads and writes. Of it, the lexicon is an input and is not saved."""
+    """Everything that an update reads and writes. Of it, lexicon and tokenizer are inputs and are not saved."""
 
     params: NetworkParams
     hyper: TokenPPOHyper
@@ -65,6 +65,7 @@ class TokenPPOState(NamedTuple):
     counts: Counts
     groups: Array  # [M] int32, the numbers of the groups, divided over the devices
     lexicon: Lexicon
+    tokenizer: Array  # [32] uint8, the hash of the vocabulary, an input too
 
 
 class TokenPPOSettings(NamedTuple):
@@ -102,7 +103,7 @@ def make(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> Learner
     return Learner(
         init=functools.partial(init, setup, make_hyper(config), num_groups),
         update=functools.partial(update, setup),
-        shared=("lexicon",),
+        shared=("lexicon", "tokenizer"),
         sharded=("groups",),
         score=functools.partial(score, agent, config.agent.num_eval_samples),
         items=make_items(agent, evaluation.level_set, max(1, evaluation.num_eval_episodes)),
@@ -145,6 +146,7 @@ def init(setup: Setup, hyper: TokenPPOHyper, num_groups: int, key: Key) -> Token
         counts=Counts.zero(),
         groups=jnp.arange(num_groups, dtype=jnp.int32),
         lexicon=jax.tree.map(jnp.asarray, setup.agent.lexicon),
+        tokenizer=jnp.asarray(setup.agent.tokenizer_hash),
     )
 
 

@@ -13,6 +13,7 @@ from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
 from stoix_like.language.words import WORDS
 from stoix_like.networks.transformer.model import with_policy
 from stoix_like.runtime.loading.prompts import read_prompts
+from stoix_like.runtime.runs.inputs import TOKENIZER
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
 
 
@@ -54,12 +55,13 @@ def make_learner(world: TextWorld, config: AgentConfig | PretrainConfig) -> Lear
     return token_ppo.make(world, tokenizer, config)
 
 
-def lexicon_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
-    """{path of the state: the tables of the agent's dialogues}, which are inputs of its run."""
+def language_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+    """{path of the state: host arrays}, the inputs of an agent's run: tables of its dialogues, and its tokenizer."""
     tokenizer = make_tokenizer()
     if isinstance(config, PretrainConfig):
-        return {"lexicons": tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))}
-    return {"lexicon": make_agent(world, tokenizer, config).lexicon}
+        lexicons = tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))
+        return {"lexicons": lexicons, TOKENIZER: tokenizer.hash}
+    return {"lexicon": make_agent(world, tokenizer, config).lexicon, TOKENIZER: tokenizer.hash}
 
 
 def policy_params(params: Params) -> NetworkParams:

@@ -72,8 +72,8 @@ def _make_agent(config: AgentConfig | PretrainConfig) -> RunComponents:
     return RunComponents(world.env, cast(Network, None), agents.make_learner(world, config))
 
 
-def _lexicon_inputs(config: AgentConfig | PretrainConfig) -> dict[str, Any]:
-    return agents.lexicon_inputs(agents.make_text_world(make_env(config.environment), config.agent), config)
+def _language_inputs(config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+    return agents.language_inputs(agents.make_text_world(make_env(config.environment), config.agent), config)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -115,7 +115,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         network_params=agents.policy_params,
         with_network=agents.with_decoder,
         build=_make_agent,
-        inputs=_lexicon_inputs,
+        inputs=_language_inputs,
         speaks=True,
     ),
     "pretrain": Algorithm(
@@ -124,7 +124,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         make_hyper=pretraining.make_hyper,
         samples_per_update=steps_per_update,
         build=_make_agent,
-        inputs=_lexicon_inputs,
+        inputs=_language_inputs,
         speaks=True,
     ),
 }

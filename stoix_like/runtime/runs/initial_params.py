@@ -14,6 +14,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
+from stoix_like.runtime.runs.inputs import check_tokenizer
 from stoix_like.runtime.runs.pipeline_files import is_of_pipeline
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
@@ -53,14 +54,21 @@ def describe_initial_params(algorithm: str, path: Path) -> str:
 
 
 def load_initial_params(
-    algorithm: str, task_id: str, path: Path, template: Params, fresh: Params, num_seeds: int
+    algorithm: str,
+    task_id: str,
+    path: Path,
+    template: Params,
+    fresh: Params,
+    num_seeds: int,
+    tokenizer: str | None = None,
 ) -> Params:
     """Parameters from the result of `find_initial_params`; the best ones of a run, if it has any.
 
     From a run of another algorithm only the network is loaded, so that SPO can start from PPO's network, and PPO from
     SPO's; everything else is as in `fresh`. From published parameters, every seed gets the same network.
 
-    Raises CheckpointError if there are no parameters, or if they do not fit.
+    Raises CheckpointError if there are no parameters, or if they do not fit, or speak of other tokens than those of the
+    `tokenizer` with this hash.
     """
     from stoix_like.runtime.runs.build import ALGORITHMS  # starts the backend, so it is imported late
 
@@ -71,6 +79,7 @@ def load_initial_params(
     folder, update = find_checkpoint(path)
     store = CheckpointStore(folder)
     meta = store.load_meta(update)
+    check_tokenizer(tokenizer, meta, path)
     with _of_another_task(path, meta.task_id, task_id):
         if meta.algorithm == algorithm or meta.algorithm not in ALGORITHMS:
             return store.load_part("params", template, update)

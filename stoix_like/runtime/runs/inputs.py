@@ -20,6 +20,7 @@ from stoix_like.ops import trees
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 
 OF_EVERY_STATE = ("params", "hyper", "key", "step")
+TOKENIZER = "tokenizer"  # the input of language models that those who go on with their parameters share
 
 
 def hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
@@ -46,6 +47,19 @@ def check_hashes(inputs: Mapping[str, Any], meta: CheckpointMeta, path: Path) ->
             f"checkpoint {meta.update} of {path} was written with another {changed[0]}: its hash was {then}, not {now}",
             "give the run the files it began with, or start a new run with --load-path",
         )
+
+
+def check_tokenizer(ours: str | None, meta: CheckpointMeta, path: Path) -> None:
+    """Raises CheckpointError if parameters of the run at `path` speak of other tokens than a tokenizer of this hash."""
+    theirs = meta.inputs.get(TOKENIZER)
+    if ours == theirs:
+        return
+    if ours is None or theirs is None:
+        what, hint = "only one of the two is a language model", "give a run of the same kind"
+    else:
+        what = f"it speaks the tokens of another vocabulary, {theirs[:12]}, not {ours[:12]}"
+        hint = "give a model that was pretrained with this version's words"
+    raise CheckpointError(f"the parameters of {path} cannot be used: {what}", hint)
 
 
 def check_bank(bank_hash: str | None, meta: CheckpointMeta, path: Path) -> None:

@@ -194,11 +194,13 @@ def first_state(
         inputs.check_hashes(given, plan.resumed, plan.path)
         state = _resumed_state(group, plan, learner, make_state, template)
     else:
-        state = _new_state(group, plan, config, make_state, template)
+        state = _new_state(group, plan, config, make_state, template, inputs.hashes(given).get(inputs.TOKENIZER))
     return inputs.place(state, given, template)
 
 
-def _new_state(group: ProcessGroup, plan: RunStart, config: Any, make_state: MakeState, template: Any) -> Any:
+def _new_state(
+    group: ProcessGroup, plan: RunStart, config: Any, make_state: MakeState, template: Any, tokenizer: str | None
+) -> Any:
     with devices.reraise_device_errors("the first state cannot be made", size_hint(type(config))):
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
@@ -206,7 +208,7 @@ def _new_state(group: ProcessGroup, plan: RunStart, config: Any, make_state: Mak
     source, num_seeds, fresh = plan.load_from, config.training_core.num_seeds, state.params
     wanted = on_local_device(template.params)
     load = functools.partial(initial_params.load_initial_params, plan.algorithm, config.environment.task_id, source)
-    params = group.run_on_primary(lambda: load(wanted, process_group.addressable_copy(fresh), num_seeds))
+    params = group.run_on_primary(lambda: load(wanted, process_group.addressable_copy(fresh), num_seeds, tokenizer))
     return state._replace(params=group.place_from_primary(params, template.params))
 
 
