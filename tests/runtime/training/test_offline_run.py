@@ -11,7 +11,7 @@ from support.offline import ROW, OfflineConfig, Params, State, write_pairs
 
 import stoix_like as sl
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.evaluators.saved_run import evaluate_run
+from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
 from stoix_like.runtime.export.policy import export_policy
 from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
@@ -95,10 +95,22 @@ def test_seeds_share_the_data_and_learn_as_if_alone(train, tmp_path, monkeypatch
 def test_what_has_no_policy_cannot_play_and_says_so(train, tmp_path):
     write_pairs(tmp_path / "pairs.npz")
     train("--run-name", "a", "--num-updates", "2")
-    with pytest.raises(ConfigError, match="no policy that takes one action a step"):
-        evaluate_run("runs/a")
+    for settings in (EvaluationSettings(network=True), EvaluationSettings(deterministic=False)):
+        with pytest.raises(ConfigError, match="no policy that takes one action a step"):
+            evaluate_run("runs/a", settings=settings)
     with pytest.raises(ConfigError, match="no policy that takes one action a step"):
         export_policy(sl.load_run("runs/a"))
+
+
+def test_what_has_no_policy_is_evaluated_by_its_own_scores(train, tmp_path):
+    write_pairs(tmp_path / "pairs.npz")
+    train("--run-name", "a", "--num-updates", "2")
+    run = sl.load_run("runs/a")
+    with np.load(tmp_path / "pairs.npz") as pairs:
+        wanted = -((pairs["x"] @ np.asarray(run.params.critic) - pairs["y"]) ** 2)
+    row = evaluate_run("runs/a")["seeds"]["0"]["episode_return"]
+    assert row["episodes"] == 32
+    np.testing.assert_allclose([row["mean"], row["min"]], [wanted.mean(), wanted.min()], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
