@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -113,11 +112,6 @@ def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Literal["stri
         grammar=make_grammar(dialogue.world.grammar, tokenizer.token_bytes, parser=parser, mode=dialogue.mode),
         ends=np.array(tokenizer.ends, np.int32),
     )
-
-
-def to_text(dialogue: Dialogue, pieces: Sequence[int] | np.ndarray) -> str:
-    """The text of pieces."""
-    return "".join(dialogue.texts[int(piece)] for piece in pieces if piece >= 0)
 
 
 def _shifted(pieces: Array, by: int) -> Array:

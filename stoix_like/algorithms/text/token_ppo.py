@@ -94,7 +94,7 @@ def make(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> Learner
     """
     if not isinstance(config, AgentConfig):
         raise ConfigError(
-            f"agent.make: a {type(config).__name__} is of another algorithm", "make it with agent_config(...)"
+            f"token_ppo.make: a {type(config).__name__} is of another algorithm", "make it with agent_config(...)"
         )
     agent = make_agent(world, tokenizer, config, config.token_ppo.critic)
     setup = Setup(agent, settings_of(config, agent))

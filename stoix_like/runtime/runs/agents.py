@@ -11,7 +11,6 @@ from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.envs.text import worlds
 from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
 from stoix_like.language.words import WORDS
-from stoix_like.networks.transformer.model import with_policy
 from stoix_like.runtime.loading.prompts import read_prompts
 from stoix_like.runtime.runs.inputs import TOKENIZER
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
@@ -68,8 +67,3 @@ def policy_params(params: Params) -> NetworkParams:
     """The decoder's part of an agent's parameters, without a value function."""
     policy: NetworkParams = params
     return policy._replace(critic=None)
-
-
-def with_decoder(params: Params, decoder: NetworkParams) -> NetworkParams:
-    """An agent's parameters with the decoder of others; a separate critic begins with its trunk."""
-    return with_policy(params, decoder)

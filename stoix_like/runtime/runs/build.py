@@ -18,6 +18,7 @@ from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
+from stoix_like.networks.transformer.model import with_policy
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs import agents
 from stoix_like.runtime.runs.bank_files import with_bank
@@ -113,7 +114,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         make_hyper=token_ppo.make_hyper,
         samples_per_update=lambda config: config.training_core.epochs * steps_per_update(config),
         network_params=agents.policy_params,
-        with_network=agents.with_decoder,
+        with_network=with_policy,
         build=_make_agent,
         inputs=_language_inputs,
         speaks=True,
