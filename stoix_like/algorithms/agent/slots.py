@@ -44,12 +44,6 @@ def as_rows(slots: Slots, x: Array) -> Array:
     return x.reshape(-1, slots.per_row)
 
 
-def before_answers(slots: Slots, x: Array) -> Array:
-    """[rows, T', G, ...]: what stands one slot before each slot of the answers, in rows [rows, L, ...] of T' turns."""
-    turns = x.reshape(x.shape[0], -1, slots.per_turn, *x.shape[2:])
-    return turns[:, :, slots.state - 1 : -1]
-
-
 def positions(slots: Slots, is_valid: Array) -> Array:
     """[B, L] int32, the valid tokens before each slot of rows whose slots are valid [B, L]; the prompt counts."""
     count = jnp.cumsum(is_valid, axis=1, dtype=jnp.int32) - is_valid

@@ -16,7 +16,7 @@ from stoix_like.algorithms.agent import slots as layout
 from stoix_like.algorithms.agent.slots import Slots
 from stoix_like.language.sampling import sample_token
 from stoix_like.networks.transformer.attention import KeyValues
-from stoix_like.networks.transformer.decoder import Context, empty_cache
+from stoix_like.networks.transformer.decoder import Chunk, Context, empty_cache
 from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, Key, NetworkParams
 
@@ -140,7 +140,8 @@ def _read(
     place = jnp.take(layout.positions(slots, valid), queries, axis=1)
     context = Context(cache=memory.cache, slot=slots.prompt + first)
     mask = layout.attention_mask(slots, valid, queries)
-    hidden, cache = speaking.model.hidden(speaking.params, tokens, place, mask, context)
+    last = None if tokens.shape[1] == 1 else jnp.full_like(tokens[:, :1], tokens.shape[1] - 1)
+    hidden, cache = speaking.model.hidden(speaking.params, Chunk(tokens, place, mask, last), context)
     return hidden[:, -1], _Memory(cast(KeyValues, cache), valid)
 
 

@@ -1,8 +1,9 @@
 """Rows of tokens in minibatches, and gradients that are added up over parts of one.
 
-The rows of turns that were not played hold no token. Within each logical shard of episodes the others come first, in
-random order, and rows are dealt out to the minibatches in turn. So minibatches have equally many rows with tokens, with
-the empty ones at their ends, and parts without a token are skipped.
+The rows of turns that were not played hold no token. Within each logical shard of episodes they come last, the others
+in random order, and rows are dealt out to the minibatches in turn, so these have equally many rows with tokens. Within
+a minibatch the long rows come first. Each part of it is read at the least of a few lengths that holds its rows, and
+parts without a token are skipped.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.text.reading import PackedRows
 from stoix_like.types import Array, Key, Params
 
 LossSum = Callable[[Params, "TokenRows"], tuple[Array, dict[str, Array]]]  # sums over tokens, not means
 
 
-class TokenRows(NamedTuple):
-    """Rows that are learned from: the slots of turns, and what belongs to the tokens that the agent chose.
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the slots of a row: the lengths that are compiled
 
-    L slots of a row, T' turns in it, G slots of an answer.
+
+class TokenRows(NamedTuple):
+    """Rows that are learned from, and what belongs to the tokens that the agent chose.
+
+    T' turns of a row, G slots of an answer.
     """
 
-    tokens: Array  # [R, L] int32
-    is_valid: Array  # [R, L] bool
+    packed: PackedRows  # [R, ...]
     chosen: Array  # [R, T', G] int32
     is_chosen: Array  # [R, T', G] bool
     log_prob: Array  # [R, T', G] float32 when they were chosen
@@ -34,16 +38,18 @@ class TokenRows(NamedTuple):
     target: Array  # [R, T', G] float32, of the value
 
 
-def dealt_rows(key: Key, has_tokens: Array, num_shards: int, num_minibatches: int) -> Array:
+def dealt_rows(key: Key, lengths: Array, num_shards: int, num_minibatches: int) -> Array:
     """[num_minibatches, shards, R / shards / num_minibatches] row numbers within shards, each row once.
 
-    `has_tokens` [R] says which rows do; rows of an episode stand side by side, and shards are runs of them.
+    `lengths` [R] are of the rows, 0 without a token. Rows of an episode stand together, and shards are runs of them.
     """
-    by_shard = has_tokens.reshape(num_shards, -1)
+    by_shard = lengths.reshape(num_shards, -1)
     draws = jax.vmap(lambda key: jax.random.uniform(key, by_shard.shape[1:]))(jax.random.split(key, num_shards))
-    order = jnp.argsort(jnp.where(by_shard, draws, draws + 1.0), axis=1)  # [shards, R / shards]
+    order = jnp.argsort(jnp.where(by_shard > 0, draws, draws + 1.0), axis=1)  # [shards, R / shards]
     dealt = order.reshape(num_shards, -1, num_minibatches)
-    return jnp.moveaxis(dealt, 2, 0)
+    of_dealt = jnp.take_along_axis(by_shard, order, axis=1).reshape(dealt.shape)
+    by_length = jnp.argsort(-of_dealt, axis=1)
+    return jnp.moveaxis(jnp.take_along_axis(dealt, by_length, axis=1), 2, 0)
 
 
 def take_rows(rows: Any, indices: Array, num_parts: int) -> Any:
@@ -70,9 +76,24 @@ def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Para
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def add(total: Any, part: TokenRows) -> tuple[Any, None]:
-        found = jax.lax.cond(part.is_chosen.any(), lambda: differentiate(params, part), lambda: nothing)
+        def read(packed: PackedRows) -> Any:
+            return differentiate(params, part._replace(packed=packed))
+
+        found = jax.lax.cond(part.is_chosen.any(), lambda: at_least_length(part.packed, read), lambda: nothing)
         return jax.tree.map(jnp.add, total, found), None
 
     total = jax.lax.scan(add, nothing, parts)[0]
     gradient, metrics = jax.tree.map(lambda x: x / num_tokens, total)
     return gradient, metrics
+
+
+def at_least_length(packed: PackedRows, read: Callable[[PackedRows], Any]) -> Any:
+    """What `read` makes of rows, cut to the least of the compiled lengths that holds them all."""
+    slots = packed.tokens.shape[1]
+    lengths = sorted({max(1, round(share * slots)) for share in SHARES})
+
+    def cut(length: int) -> Callable[[], Any]:
+        return lambda: read(packed._replace(tokens=packed.tokens[:, :length]))
+
+    branch = jnp.searchsorted(jnp.array(lengths), packed.length.max())
+    return jax.lax.switch(branch, [cut(length) for length in lengths])

@@ -11,10 +11,9 @@ from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.metrics import success
 from stoix_like.algorithms.agent.setup import Agent
-from stoix_like.algorithms.agent.slots import as_rows
 from stoix_like.algorithms.agent.speaking import model_speaker
 from stoix_like.algorithms.text.advantages import on_last_token, token_advantages
-from stoix_like.algorithms.text.reading import read_rows
+from stoix_like.algorithms.text.reading import pack_rows, read_rows
 from stoix_like.types import Array, Key, NetworkParams
 
 
@@ -29,8 +28,8 @@ def play_and_judge(
     speaker = model_speaker(agent.model, params, lexicon.prompt, lexicon.ends, slots, agent.temperature)
     episodes, world = rollout(agent.dialogue, lexicon, agent.rules, speaker, level_keys, keys, held_out=True)
     if agent.model.critic == "separate":
-        rows = as_rows(slots, episodes.tokens), as_rows(slots, episodes.is_valid)
-        _, value = read_rows(agent.model, params, slots, lexicon.prompt, *rows)
+        packed = pack_rows(slots, episodes.tokens, episodes.is_valid)
+        _, value = read_rows(agent.model, params, lexicon.prompt, packed)
         episodes = episodes._replace(value=cast(Array, value).reshape(episodes.value.shape))
     reward = on_last_token(episodes.turns.reward + episodes.turns.penalty, episodes.is_chosen)
     flat = (episodes.tokens.shape[0], -1)

@@ -20,11 +20,11 @@ from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.random_speaker import random_speaker
 from stoix_like.algorithms.agent.scoring import make_items, random_success, score
 from stoix_like.algorithms.agent.setup import Agent, make_agent
-from stoix_like.algorithms.agent.slots import as_rows
 from stoix_like.algorithms.minibatch import num_logical_shards
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer, linear_decay
 from stoix_like.algorithms.text import batches
 from stoix_like.algorithms.text.batches import TokenRows
+from stoix_like.algorithms.text.reading import pack_rows
 from stoix_like.algorithms.text.token_ppo import group_keys
 from stoix_like.algorithms.text.world_model import supervised_loss_sum
 from stoix_like.config.checks.access import get_leaf, replace_leaves
@@ -159,16 +159,13 @@ def _gradient(
     levels, keys = group_keys(role_key(state.key, "agent", state.step), state.groups)
     episodes, _ = rollout(agent.dialogue, lexicon, agent.rules, speaker, levels, keys)
     rows = _rows(agent, episodes)
-    num_shards = num_logical_shards(
-        state.groups.shape[0], rows.tokens.shape[0] // state.groups.shape[0], setup.num_parts
-    )
-    has_tokens = rows.is_chosen.any(axis=(1, 2))
-    dealt = batches.dealt_rows(role_key(state.key, "shuffle", state.step), has_tokens, num_shards, 1)
+    num_episodes, num_rows = state.groups.shape[0], rows.chosen.shape[0]
+    num_shards = num_logical_shards(num_episodes, num_rows // num_episodes, setup.num_parts)
+    dealt = batches.dealt_rows(role_key(state.key, "shuffle", state.step), rows.packed.length, num_shards, 1)
     parts = batches.take_rows(rows, dealt[0], setup.num_parts)
 
     def loss(params: NetworkParams, part: TokenRows) -> tuple[Array, Metrics]:
-        of_rows = part.tokens, part.is_valid, part.is_chosen
-        return supervised_loss_sum(agent.model, slots, lexicon.prompt, params, *of_rows)
+        return supervised_loss_sum(agent.model, lexicon.prompt, params, part.packed, part.chosen, part.is_chosen)
 
     gradient, metrics = batches.mean_gradient(loss, state.params, parts)
     turns = episodes.turns
@@ -179,9 +176,7 @@ def _gradient(
 
 def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
     """The rows of episodes, of which every written token is learned."""
-    slots = agent.rules.slots
-    tokens, is_valid = as_rows(slots, episodes.tokens), as_rows(slots, episodes.is_valid)
-    by_row = (tokens.shape[0], -1, slots.answer)
-    nothing = jnp.zeros_like(episodes.log_prob).reshape(by_row)
-    chosen, is_chosen = (x.reshape(by_row) for x in (episodes.chosen, episodes.is_chosen))
-    return TokenRows(tokens, is_valid, chosen, is_chosen, nothing, nothing, nothing, nothing)
+    packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
+    nothing = jnp.zeros(packed.before.shape)
+    chosen, is_chosen = (x.reshape(packed.before.shape) for x in (episodes.chosen, episodes.is_chosen))
+    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing)

@@ -1,29 +1,61 @@
-"""What a model says of recorded episodes: the training pass over the very slots that were sampled in."""
+"""What a model says of recorded episodes: the training pass over the tokens that were sampled.
+
+Rows of episodes have slots that no token fills. Here a row is packed: its tokens first, in their order. As positions
+count tokens and nothing attends to an empty slot, a packed row reads as the one it was, and rows that are short can be
+read as short ones.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
-from stoix_like.algorithms.agent import slots as layout
-from stoix_like.algorithms.agent.slots import Slots
-from stoix_like.networks.transformer.decoder import Context
+from stoix_like.algorithms.agent.slots import Slots, as_rows
+from stoix_like.networks.transformer.decoder import Chunk, Context
 from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, NetworkParams
 
 
-def read_rows(
-    model: LanguageModel, params: NetworkParams, slots: Slots, prompt: Array, tokens: Array, is_valid: Array
-) -> tuple[Array, Array | None]:
-    """(logits [B, T', G, V] of each slot of the answers, values [B, T', G] before it) of rows [B, L] after a prompt.
+class PackedRows(NamedTuple):
+    """R rows after a prompt. T' turns of a row, G slots of an answer."""
 
-    Both are read one slot before, from what the model knew when the token was chosen. There are no values without a
-    critic. T' is the number of turns in a row.
+    tokens: Array  # [R, L] int32, the first `length` of a row count
+    length: Array  # [R] int32
+    before: Array  # [R, T', G] int32, the place of the token before each slot of the answers
+
+
+def pack_rows(slots: Slots, tokens: Array, is_valid: Array) -> PackedRows:
+    """The packed rows of episodes [N, T, S + G]."""
+    tokens, is_valid = as_rows(slots, tokens), as_rows(slots, is_valid)
+    order = jnp.argsort(~is_valid, axis=1, stable=True)
+    count = jnp.cumsum(is_valid, axis=1, dtype=jnp.int32) - is_valid  # tokens before each slot
+    of_answers = count.reshape(count.shape[0], -1, slots.per_turn)[:, :, slots.state :]
+    return PackedRows(
+        tokens=jnp.take_along_axis(tokens, order, axis=1),
+        length=is_valid.sum(axis=1, dtype=jnp.int32),
+        before=jnp.maximum(of_answers - 1, 0),
+    )
+
+
+def read_rows(
+    model: LanguageModel, params: NetworkParams, prompt: Array, rows: PackedRows
+) -> tuple[Array, Array | None]:
+    """(logits [R, T', G, V] of each slot of the answers, values [R, T', G] before it) of rows after a prompt [P].
+
+    Both are read one token before, from what the model knew when the token was chosen. There are no values without a
+    critic.
     """
-    place = layout.positions(slots, is_valid)
-    mask = layout.attention_mask(slots, is_valid, jnp.arange(slots.per_row))
-    hidden, _ = model.hidden(params, tokens, place, mask, Context(prefix=model.prompt(params, prompt)))
-    logits = model.logits(params, layout.before_answers(slots, hidden))
+    num_rows, length = rows.tokens.shape
+    chunk = Chunk(
+        rows.tokens,
+        positions=jnp.broadcast_to(prompt.shape[0] + jnp.arange(length), (num_rows, length)),
+        mask=jnp.tril(jnp.ones((1, length, prompt.shape[0] + length), bool), prompt.shape[0]),
+        reads=rows.before.reshape(num_rows, -1),
+    )
+    hidden, _ = model.hidden(params, chunk, Context(prefix=model.prompt(params, prompt)))
+    logits = model.logits(params, hidden).reshape(*rows.before.shape, -1)
     if model.critic is None:
         return logits, None
-    states = model.critic_hidden(params, hidden, tokens, place, mask, prompt)
-    return logits, model.value(params, layout.before_answers(slots, states))
+    value = model.value(params, model.critic_hidden(params, hidden, chunk, prompt))
+    return logits, value.reshape(rows.before.shape)

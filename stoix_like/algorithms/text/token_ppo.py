@@ -21,13 +21,12 @@ from stoix_like.algorithms.agent.metrics import episode_metrics
 from stoix_like.algorithms.agent.playing import WorldState
 from stoix_like.algorithms.agent.scoring import make_items, score
 from stoix_like.algorithms.agent.setup import Agent, make_agent
-from stoix_like.algorithms.agent.slots import as_rows
 from stoix_like.algorithms.agent.speaking import model_speaker
 from stoix_like.algorithms.minibatch import num_logical_shards
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer, linear_decay
 from stoix_like.algorithms.text import advantages, batches
 from stoix_like.algorithms.text.batches import TokenRows
-from stoix_like.algorithms.text.reading import read_rows
+from stoix_like.algorithms.text.reading import PackedRows, pack_rows, read_rows
 from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.sections.agent_runs import AgentConfig
 from stoix_like.errors import ConfigError
@@ -186,10 +185,10 @@ def group_keys(root: Key, groups: Array) -> tuple[Key, Key]:
 def compute_rows(setup: Setup, state: TokenPPOState, episodes: Episodes) -> TokenRows:
     """The rows of episodes with values, advantages (standardised if over the batch) and targets of the values."""
     slots, hyper = setup.agent.rules.slots, state.hyper
-    tokens, is_valid = as_rows(slots, episodes.tokens), as_rows(slots, episodes.is_valid)
-    value = episodes.value.reshape(tokens.shape[0], -1, slots.answer)  # [R, T', G]
+    packed = pack_rows(slots, episodes.tokens, episodes.is_valid)
+    value = episodes.value.reshape(packed.before.shape)  # [R, T', G]
     if setup.agent.model.critic == "separate":
-        value = _values(setup, state, tokens, is_valid)
+        value = _values(setup, state, packed)
     reward = (episodes.turns.reward + episodes.turns.penalty) * hyper.reward_scale
     reward = advantages.on_last_token(reward, episodes.is_chosen)
     by_episode, by_row = (episodes.tokens.shape[0], -1), value.shape  # [N, T * G] and [R, T', G]
@@ -200,8 +199,7 @@ def compute_rows(setup: Setup, state: TokenPPOState, episodes: Episodes) -> Toke
     if setup.settings.standardization == "batch":
         advantage = masked.standardize(advantage, is_chosen)
     return TokenRows(
-        tokens,
-        is_valid,
+        packed,
         chosen=episodes.chosen.reshape(by_row),
         is_chosen=is_chosen.reshape(by_row),
         log_prob=episodes.log_prob.reshape(by_row),
@@ -211,18 +209,16 @@ def compute_rows(setup: Setup, state: TokenPPOState, episodes: Episodes) -> Toke
     )
 
 
-def _values(setup: Setup, state: TokenPPOState, tokens: Array, is_valid: Array) -> Array:
+def _values(setup: Setup, state: TokenPPOState, packed: PackedRows) -> Array:
     """[R, T', G] of all rows, as many at a time as a gradient step reads."""
-    agent, settings = setup.agent, setup.settings
-    num_parts = settings.num_minibatches * settings.num_microbatches
+    num_parts = setup.settings.num_minibatches * setup.settings.num_microbatches
 
-    def read(part: tuple[Array, Array]) -> Array:
-        prompt = state.lexicon.prompt
-        return cast(Array, read_rows(agent.model, state.params, agent.rules.slots, prompt, *part)[1])
+    def read(part: PackedRows) -> Array:
+        return cast(Array, read_rows(setup.agent.model, state.params, state.lexicon.prompt, part)[1])
 
-    parts = jax.tree.map(lambda x: x.reshape(num_parts, -1, *x.shape[1:]), (tokens, is_valid))
-    values = jax.lax.map(read, parts)
-    return values.reshape(-1, *values.shape[2:])
+    parts = jax.tree.map(lambda x: x.reshape(num_parts, -1, *x.shape[1:]), packed)
+    values = jax.lax.map(lambda part: batches.at_least_length(part, read), parts)
+    return cast(Array, values.reshape(packed.before.shape))
 
 
 class _Learning(NamedTuple):
@@ -244,8 +240,7 @@ def optimize(setup: Setup, state: TokenPPOState, rows: TokenRows) -> tuple[Netwo
         return _Learning(*apply_gradients(*learning, gradient, state.hyper, factor)), metrics
 
     def epoch(learning: _Learning, key: Key) -> tuple[_Learning, Metrics]:
-        has_tokens = rows.is_chosen.any(axis=(1, 2))
-        dealt = batches.dealt_rows(key, has_tokens, settings.num_shards, settings.num_minibatches)
+        dealt = batches.dealt_rows(key, rows.packed.length, settings.num_shards, settings.num_minibatches)
         return jax.lax.scan(step, learning, dealt)
 
     keys = jax.random.split(role_key(state.key, "shuffle", state.step), settings.epochs)
@@ -258,7 +253,7 @@ def loss_sum(
 ) -> tuple[Array, Metrics]:
     """(the scalar to minimise, its parts as metrics), each a sum over the chosen tokens of rows."""
     agent = setup.agent
-    logits, found = read_rows(agent.model, params, agent.rules.slots, prompt, rows.tokens, rows.is_valid)
+    logits, found = read_rows(agent.model, params, prompt, rows.packed)
     value = cast(Array, found)
     log_probs = jax.nn.log_softmax(logits / agent.temperature, axis=-1)
     log_prob = jnp.take_along_axis(log_probs, rows.chosen[..., None], axis=-1)[..., 0]

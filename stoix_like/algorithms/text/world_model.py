@@ -8,27 +8,19 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from stoix_like.algorithms.agent.slots import Slots
-from stoix_like.algorithms.text.reading import read_rows
+from stoix_like.algorithms.text.reading import PackedRows, read_rows
 from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, Metrics, NetworkParams
 
 
 def supervised_loss_sum(
-    model: LanguageModel,
-    slots: Slots,
-    prompt: Array,
-    params: NetworkParams,
-    tokens: Array,
-    is_valid: Array,
-    has_loss: Array,
+    model: LanguageModel, prompt: Array, params: NetworkParams, rows: PackedRows, written: Array, has_loss: Array
 ) -> tuple[Array, Metrics]:
     """(cross entropy, how many tokens were the most probable), each a sum over the tokens with loss, in nats.
 
-    Rows `tokens`, `is_valid` [B, L]; `has_loss` [B, T', G] of the slots of the answers.
+    Of packed rows [B, ...]: the tokens `written` [B, T', G] in the slots of the answers, and which of these have loss.
     """
-    logits, _ = read_rows(model._replace(critic=None), params, slots, prompt, tokens, is_valid)
-    written = tokens.reshape(tokens.shape[0], -1, slots.per_turn)[:, :, slots.state :]
+    logits, _ = read_rows(model._replace(critic=None), params, prompt, rows)
     log_probs = jax.nn.log_softmax(logits, axis=-1)
     log_prob = jnp.take_along_axis(log_probs, written[..., None], axis=-1)[..., 0]
     is_right = jnp.argmax(logits, axis=-1) == written

@@ -6,6 +6,8 @@ of all layers are stacked, so that one compiled layer can serve them all.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -23,8 +25,6 @@ from stoix_like.networks.transformer.attention import (
 )
 from stoix_like.networks.transformer.sizes import DecoderSizes
 from stoix_like.types import Array, Key
-
-INIT_SCALE = 0.02  # deviation of an embedding's entries; that of a kernel is one over the root of its inputs
 
 
 class Layers(NamedTuple):
@@ -52,7 +52,11 @@ class Trunk(NamedTuple):
 
 
 def init_trunk(key: Key, sizes: DecoderSizes) -> Trunk:
-    """Fresh parameters, float32. Layers that write into the residual stream are smaller by the root of their number."""
+    """Fresh parameters, float32. Layers that write into the residual stream are smaller by the root of their number.
+
+    Entries of the embedding deviate by one over the root of the width, as those of kernels do. With the 0.02 that is
+    common in wide models, what layers add drowns the tokens in a narrow one: docs/log.md has the figures.
+    """
     keys = iter(jax.random.split(key, 8))
     attention, count, width = sizes.attention, sizes.num_layers, sizes.width
     queries, pairs = (n * attention.head_dim for n in (attention.num_heads, attention.num_kv_heads))
@@ -74,7 +78,7 @@ def init_trunk(key: Key, sizes: DecoderSizes) -> Trunk:
         up=kernel(width, sizes.ffn_width),
         down=kernel(sizes.ffn_width, width, writes),
     )
-    embedding = jax.random.normal(next(keys), (sizes.vocab_size, width)) * INIT_SCALE
+    embedding = jax.random.normal(next(keys), (sizes.vocab_size, width)) * width**-0.5
     return Trunk(embedding, layers, jnp.ones(width))
 
 
@@ -82,7 +86,7 @@ def init_head(key: Key, sizes: DecoderSizes) -> Array | None:
     """A fresh output layer [D, V]; None if the embedding serves as one."""
     if sizes.ties_embeddings:
         return None
-    return jax.random.normal(key, (sizes.width, sizes.vocab_size)) * INIT_SCALE
+    return jax.random.normal(key, (sizes.width, sizes.vocab_size)) * sizes.width**-0.5
 
 
 class Context(NamedTuple):
@@ -94,43 +98,56 @@ class Context(NamedTuple):
 
 
 NOTHING_BEFORE = Context()
+_Carry = tuple[Array, KeyValues | None]  # hidden states, cache
+_Step = Callable[[_Carry, Any], tuple[_Carry, None]]  # (carry, one layer) -> (carry, None)
+
+
+class Chunk(NamedTuple):
+    """Tokens that are read at once. B rows of L tokens, C of them or of a cache that may be attended to."""
+
+    tokens: Array  # [B, L] int32
+    positions: Array  # [B, L] int32, of the rotary embedding
+    mask: (
+        Array  # [B, L, C] bool, a token attends to another: to the prefix, then the chunk; or to the cache. B may be 1
+    )
+    reads: Array | None = None  # [B, R] int32, the tokens after which hidden states are asked for; None: all
 
 
 def run(
-    sizes: DecoderSizes, trunk: Trunk, tokens: Array, positions: Array, mask: Array, context: Context = NOTHING_BEFORE
+    sizes: DecoderSizes, trunk: Trunk, chunk: Chunk, context: Context = NOTHING_BEFORE
 ) -> tuple[Array, KeyValues | None]:
-    """(hidden states [B, L, D], the cache with the chunk) of a chunk of tokens.
+    """(hidden states [B, L, D] or [B, R, D], the cache with the chunk) of a chunk of tokens.
 
-    Args:
-        sizes: of the decoder.
-        trunk: its parameters.
-        tokens: [B, L] int32.
-        positions: [B, L] int32, of the rotary embedding.
-        mask: [B, L, C] bool, true where a token attends to another: to the prefix, then the chunk; or to the cache.
-        context: what stands before the chunk.
+    The last layer has queries for the tokens that are read alone, as its other hidden states have no part in anything.
     """
-    angles = rotation(positions, sizes.attention)
-    hidden = trunk.embedding.astype(sizes.dtype)[tokens]
+    angles = rotation(chunk.positions, sizes.attention)
+    hidden = trunk.embedding.astype(sizes.dtype)[chunk.tokens]
 
-    def step(carry: tuple[Array, KeyValues | None], inputs: Any) -> tuple[tuple[Array, KeyValues | None], None]:
+    def step(carry: _Carry, inputs: Any, reads: Array | None = None) -> tuple[_Carry, None]:
         hidden, cache = carry
         index, layer, prefix = inputs
         normed = rms_norm(hidden, layer.attention_norm, sizes.norm_eps)
-        query, seen = _projections(sizes, layer, normed, angles)
+        seen = _keys_and_values(sizes, layer, normed, angles)
         if prefix is not None:
             seen = after(prefix, seen)
         if cache is not None:
             cache = written(cache, seen, index, jnp.asarray(context.slot))
             seen = of_layer(cache, index)
-        hidden = _with_ffn(sizes, layer, hidden + _attended(layer, query, seen, mask))
-        return (hidden, cache), None
+        asking = _Asking(hidden, normed, *angles, chunk.mask)
+        if reads is not None:
+            asking = _taken(asking, reads)
+        query = _queries(sizes, layer, asking)
+        return (_with_ffn(sizes, layer, asking.hidden + _attended(layer, query, seen, asking.mask)), cache), None
 
-    if sizes.remat:
-        step = jax.checkpoint(step)
     inputs = (jnp.arange(sizes.num_layers), trunk.layers, context.prefix)
-    unroll = 1 if sizes.scans_layers else sizes.num_layers
-    (hidden, cache), _ = jax.lax.scan(step, (hidden, context.cache), inputs, unroll=unroll)
-    return rms_norm(hidden, trunk.norm, sizes.norm_eps), cache
+    carry = (hidden, context.cache)
+    if chunk.reads is None:
+        carry = _scan(sizes, step, carry, inputs)
+    else:
+        carry = _scan(sizes, step, carry, jax.tree.map(lambda x: x[:-1], inputs))
+        last = jax.tree.map(lambda x: x[-1], inputs)
+        carry, _ = _remat(sizes, functools.partial(step, reads=chunk.reads))(carry, last)
+    return rms_norm(carry[0], trunk.norm, sizes.norm_eps), carry[1]
 
 
 def empty_cache(sizes: DecoderSizes, num_rows: int, num_slots: int) -> KeyValues:
@@ -146,7 +163,7 @@ def read_prompt(sizes: DecoderSizes, trunk: Trunk, prompt: Array) -> KeyValues:
     positions = jnp.arange(length)
     mask = positions[:, None] >= positions[None]
     context = Context(cache=empty_cache(sizes, 1, length))
-    return cast(KeyValues, run(sizes, trunk, prompt[None], positions[None], mask[None], context)[1])
+    return cast(KeyValues, run(sizes, trunk, Chunk(prompt[None], positions[None], mask[None]), context)[1])
 
 
 def logits(sizes: DecoderSizes, trunk: Trunk, head: Array | None, hidden: Array) -> Array:
@@ -157,6 +174,38 @@ def logits(sizes: DecoderSizes, trunk: Trunk, head: Array | None, hidden: Array)
     is_padded = jnp.arange(sizes.vocab_size) >= sizes.num_tokens
     scores = jnp.where(is_padded[None], jnp.finfo(jnp.float32).min, scores)
     return scores.reshape(*hidden.shape[:-1], -1)
+
+
+def _scan(sizes: DecoderSizes, step: _Step, carry: _Carry, inputs: Any) -> _Carry:
+    """The carry after all layers of `inputs`, compiled once for all or each apart."""
+    count = inputs[0].shape[0]
+    unroll = 1 if sizes.scans_layers else max(1, count)
+    return jax.lax.scan(_remat(sizes, step), carry, inputs, unroll=unroll)[0]
+
+
+def _remat(sizes: DecoderSizes, step: _Step) -> _Step:
+    return jax.checkpoint(step) if sizes.remat else step
+
+
+class _Asking(NamedTuple):
+    """What belongs to the tokens that attend."""
+
+    hidden: Array  # [B, L, D]
+    normed: Array  # [B, L, D]
+    cosine: Array  # [B, 1, L, head_dim / 2]
+    sine: Array
+    mask: Array  # [B, L, C]
+
+
+def _taken(asking: _Asking, reads: Array) -> _Asking:
+    """That of the tokens [B, R] alone."""
+
+    def take(x: Array, axis: int) -> Array:
+        indices = jnp.expand_dims(reads, [i for i in range(1, x.ndim) if i != axis])
+        whole = jnp.broadcast_to(x, (reads.shape[0], *x.shape[1:]))
+        return jnp.take_along_axis(whole, indices, axis=axis)
+
+    return _Asking(*(take(x, axis) for x, axis in zip(asking, (1, 1, 2, 2, 1), strict=True)))
 
 
 def _attended(layer: Layers, query: Array, seen: KeyValues, mask: Array) -> Array:
@@ -172,20 +221,29 @@ def _with_ffn(sizes: DecoderSizes, layer: Layers, hidden: Array) -> Array:
     return hidden + _product(inner, layer.down)
 
 
-def _projections(
-    sizes: DecoderSizes, layer: Layers, normed: Array, angles: tuple[Array, Array]
-) -> tuple[Array, KeyValues]:
-    """(queries [B, H, L, head_dim], keys and values) of normed states [B, L, D]."""
-    size = sizes.attention.head_dim
-    found = [_product(normed, kernel) for kernel in (layer.query, layer.key, layer.value)]
-    if layer.biases is not None:
-        found = [x + bias.astype(x.dtype)[None, None] for x, bias in zip(found, layer.biases, strict=True)]
-    query, key, value = (jnp.swapaxes(x.reshape(*x.shape[:2], -1, size), 1, 2) for x in found)
+def _queries(sizes: DecoderSizes, layer: Layers, asking: _Asking) -> Array:
+    """[B, H, L, head_dim]."""
+    query = _heads(sizes, asking.normed, layer.query, layer.biases and layer.biases[0])
     if layer.head_norms is not None:
-        query, key = (
-            rms_norm(x, scale, sizes.norm_eps) for x, scale in zip((query, key), layer.head_norms, strict=True)
-        )
-    return rotate(query, *angles), KeyValues(rotate(key, *angles), value)
+        query = rms_norm(query, layer.head_norms[0], sizes.norm_eps)
+    return rotate(query, asking.cosine, asking.sine)
+
+
+def _keys_and_values(sizes: DecoderSizes, layer: Layers, normed: Array, angles: tuple[Array, Array]) -> KeyValues:
+    """[B, H_kv, L, head_dim] each, of normed states [B, L, D]."""
+    key = _heads(sizes, normed, layer.key, layer.biases and layer.biases[1])
+    value = _heads(sizes, normed, layer.value, layer.biases and layer.biases[2])
+    if layer.head_norms is not None:
+        key = rms_norm(key, layer.head_norms[1], sizes.norm_eps)
+    return KeyValues(rotate(key, *angles), value)
+
+
+def _heads(sizes: DecoderSizes, normed: Array, kernel: Array, bias: Array | None) -> Array:
+    """[B, H, L, head_dim], a projection of normed states [B, L, D]."""
+    found = _product(normed, kernel)
+    if bias is not None:
+        found = found + bias.astype(found.dtype)[None, None]
+    return jnp.swapaxes(found.reshape(*found.shape[:2], -1, sizes.attention.head_dim), 1, 2)
 
 
 def _product(x: Array, kernel: Array) -> Array:

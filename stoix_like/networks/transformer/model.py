@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from stoix_like.networks.transformer import decoder
 from stoix_like.networks.transformer.attention import KeyValues
-from stoix_like.networks.transformer.decoder import NOTHING_BEFORE, Context, Trunk
+from stoix_like.networks.transformer.decoder import NOTHING_BEFORE, Chunk, Context, Trunk
 from stoix_like.networks.transformer.sizes import DecoderSizes
 from stoix_like.types import Array, Key, NetworkParams
 
@@ -53,10 +53,10 @@ class LanguageModel(NamedTuple):
         return NetworkParams(decoder.init_trunk(trunk_key, self.sizes), decoder.init_head(head_key, self.sizes), critic)
 
     def hidden(
-        self, params: NetworkParams, tokens: Array, positions: Array, mask: Array, context: Context = NOTHING_BEFORE
+        self, params: NetworkParams, chunk: Chunk, context: Context = NOTHING_BEFORE
     ) -> tuple[Array, KeyValues | None]:
         """(hidden states [B, L, D], the cache with the chunk) of the policy, see `decoder.run`."""
-        return decoder.run(self.sizes, params.torso, tokens, positions, mask, context)
+        return decoder.run(self.sizes, params.torso, chunk, context)
 
     def logits(self, params: NetworkParams, hidden: Array) -> Array:
         """[..., V] float32 of the token that follows each hidden state [..., D]."""
@@ -66,14 +66,12 @@ class LanguageModel(NamedTuple):
         """What the policy keeps of a prompt [P] that all rows begin with, see `decoder.read_prompt`."""
         return decoder.read_prompt(self.sizes, params.torso, prompt)
 
-    def critic_hidden(
-        self, params: NetworkParams, hidden: Array, tokens: Array, positions: Array, mask: Array, prompt: Array
-    ) -> Array:
+    def critic_hidden(self, params: NetworkParams, hidden: Array, chunk: Chunk, prompt: Array) -> Array:
         """[B, L, D], from which values are read: the policy's `hidden`, or what a separate critic makes of the chunk,
         which follows a prompt [P]."""
         if self.critic == "separate":
             context = Context(prefix=decoder.read_prompt(self.sizes, params.critic.trunk, prompt))
-            return decoder.run(self.sizes, params.critic.trunk, tokens, positions, mask, context)[0]
+            return decoder.run(self.sizes, params.critic.trunk, chunk, context)[0]
         return jax.lax.stop_gradient(hidden) if self.critic == "stopped" else hidden
 
     def value(self, params: NetworkParams, critic_hidden: Array) -> Array:

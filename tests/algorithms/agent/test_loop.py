@@ -10,9 +10,8 @@ from support.agents import TOKENIZER, scripted_speaker, tiny_agent, tiny_world
 
 from stoix_like.algorithms.agent import playing
 from stoix_like.algorithms.agent.loop import rollout
-from stoix_like.algorithms.agent.slots import as_rows
 from stoix_like.algorithms.agent.speaking import model_speaker
-from stoix_like.algorithms.text.reading import read_rows
+from stoix_like.algorithms.text.reading import pack_rows, read_rows
 from stoix_like.envs.text.frozen_lake import FrozenLakeState
 from stoix_like.envs.text.grids import Lake, Position
 
@@ -149,11 +148,8 @@ def sampled(context, num_groups=6):
 def test_the_trainer_reads_what_the_sampler_sampled(context):
     """float32 sums in another order: 1e-5 in log-probabilities of order 5."""
     agent, params, lexicon, _, _, episodes = sampled(context)
-    slots = agent.rules.slots
-    rows = as_rows(slots, episodes.tokens), as_rows(slots, episodes.is_valid)
-    logits, value = jax.jit(functools.partial(read_rows, agent.model, slots=slots))(
-        params, prompt=lexicon.prompt, tokens=rows[0], is_valid=rows[1]
-    )
+    packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
+    logits, value = jax.jit(functools.partial(read_rows, agent.model))(params, lexicon.prompt, packed)
     log_prob = jnp.take_along_axis(
         jax.nn.log_softmax(logits), episodes.chosen.reshape(logits.shape[:-1])[..., None], -1
     )
@@ -168,12 +164,10 @@ def test_the_trainer_reads_what_the_sampler_sampled(context):
 def test_single_turns_and_conversations_see_what_they_should(context):
     """The trainer's log-probability of a later turn changes with the first turn in a conversation alone."""
     agent, params, lexicon, _, _, episodes = sampled(context)
-    slots = agent.rules.slots
-    read = jax.jit(functools.partial(read_rows, agent.model, slots=slots))
+    read = jax.jit(functools.partial(read_rows, agent.model))
     logits = []
     for tokens in (episodes.tokens, episodes.tokens.at[:, 0].add(1)):
-        rows = as_rows(slots, tokens), as_rows(slots, episodes.is_valid)
-        found, _ = read(params, prompt=lexicon.prompt, tokens=rows[0], is_valid=rows[1])
+        found, _ = read(params, lexicon.prompt, pack_rows(agent.rules.slots, tokens, episodes.is_valid))
         logits.append(found.reshape(*episodes.chosen.shape, -1)[:, 1][np.asarray(episodes.turns.was_played[:, 1])])
     differs = float(jnp.abs(logits[0] - logits[1]).max())
     assert (differs > 1e-3) if context == "full" else (differs == 0.0)

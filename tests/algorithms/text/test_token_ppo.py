@@ -9,6 +9,7 @@ import pytest
 from support.agents import TOKENIZER, tiny_config, tiny_world
 
 from stoix_like.algorithms.text import batches, token_ppo
+from stoix_like.algorithms.text.reading import PackedRows
 from stoix_like.algorithms.text.token_ppo import Setup
 
 
@@ -63,8 +64,7 @@ def test_the_first_gradient_is_that_of_the_advantages():
     agent = setup.agent
 
     def plain(params):
-        slots, prompt = agent.rules.slots, state.lexicon.prompt
-        logits, _ = token_ppo.read_rows(agent.model, params, slots, prompt, rows.tokens, rows.is_valid)
+        logits, _ = token_ppo.read_rows(agent.model, params, state.lexicon.prompt, rows.packed)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), rows.chosen[..., None], -1)[..., 0]
         return -jnp.where(rows.is_chosen, log_prob * rows.advantage, 0.0).sum()
 
@@ -74,9 +74,13 @@ def test_the_first_gradient_is_that_of_the_advantages():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_parts_of_a_minibatch_give_the_gradient_of_the_whole():
-    setup, state, _, rows = played()
-    rows = jax.tree.map(lambda x: x[:16], rows)
+@pytest.mark.parametrize("context", ["single_turn", "full"])
+def test_parts_of_a_minibatch_give_the_gradient_of_the_whole(context):
+    """Parts are read at the lengths of their rows, the whole at that of its longest."""
+    setup, state, _, rows = played(context)
+    count = rows.chosen.shape[0] // 4 * 4
+    order = jnp.argsort(-rows.packed.length)[:count]
+    rows = jax.tree.map(lambda x: x[order], rows)
     loss = functools.partial(token_ppo.loss_sum, setup, state.hyper, state.lexicon.prompt)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -88,6 +92,14 @@ def test_parts_of_a_minibatch_give_the_gradient_of_the_whole():
     scale = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(one[0]))
     for whole, parts in zip(jax.tree.leaves(one), jax.tree.leaves(four), strict=True):
         np.testing.assert_allclose(parts, whole, rtol=1e-6, atol=1e-6 * max(scale, 1.0))
+
+
+def test_rows_are_read_at_the_least_length_that_holds_them():
+    def lengths(longest):
+        packed = PackedRows(jnp.zeros((3, 20), jnp.int32), jnp.array([1, longest, 0]), jnp.zeros((3, 1, 2), jnp.int32))
+        return int(batches.at_least_length(packed, lambda rows: jnp.int32(rows.tokens.shape[1])))
+
+    assert [lengths(longest) for longest in (1, 5, 6, 10, 11, 15, 16, 20)] == [5, 5, 10, 10, 15, 15, 20, 20]
 
 
 def test_a_part_without_a_token_is_skipped():
@@ -105,16 +117,17 @@ def test_a_part_without_a_token_is_skipped():
 
 
 def test_rows_are_dealt_out_once_with_the_empty_ones_last():
-    has_tokens = jnp.array([True, False, True, True, False, True, True, False] * 2)
-    dealt = batches.dealt_rows(jax.random.key(0), has_tokens, num_shards=2, num_minibatches=2)  # [2, 2, 4]
+    lengths = jnp.array([3, 0, 9, 4, 0, 7, 5, 0] * 2)
+    dealt = batches.dealt_rows(jax.random.key(0), lengths, num_shards=2, num_minibatches=2)  # [2, 2, 4]
     assert dealt.shape == (2, 2, 4)
     for shard in range(2):
         assert sorted(np.asarray(dealt[:, shard]).reshape(-1)) == list(range(8))
-        held = np.asarray(has_tokens[8 * shard : 8 * shard + 8])[np.asarray(dealt[:, shard])]
-        np.testing.assert_array_equal(held.sum(axis=1), [3, 2])
-        assert all((np.diff(row.astype(int)) <= 0).all() for row in held)
-    other = batches.dealt_rows(jax.random.key(1), has_tokens, num_shards=2, num_minibatches=2)
-    assert (other != dealt).any()
+        found = np.asarray(lengths[8 * shard : 8 * shard + 8])[np.asarray(dealt[:, shard])]
+        np.testing.assert_array_equal((found > 0).sum(axis=1), [3, 2])
+        assert (np.diff(found, axis=1) <= 0).all()  # the long ones first
+    keys = jax.random.split(jax.random.key(1), 6)
+    others = jax.vmap(lambda key: batches.dealt_rows(key, lengths, 2, 2))(keys)
+    assert len({frozenset(row) for row in np.asarray(others)[:, 0, 0]}) > 1  # other rows share a minibatch
 
 
 def test_a_separate_critic_reads_the_whole_rows_before_learning():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stoix_like.networks.transformer import decoder
-from stoix_like.networks.transformer.decoder import Context
+from stoix_like.networks.transformer.decoder import Chunk, Context
 from stoix_like.networks.transformer.sizes import AttentionSizes, DecoderSizes
 
 LLAMA = DecoderSizes(13, 2, 16, 24, AttentionSizes(4, 2, 4))
@@ -84,7 +84,8 @@ def a_row(length=7):
 
 
 def forward(sizes, trunk, head, tokens, positions, mask, context=None):
-    hidden, cache = jax.jit(functools.partial(decoder.run, sizes))(trunk, tokens, positions, mask, context or Context())
+    chunk = Chunk(tokens, positions, mask)
+    hidden, cache = jax.jit(functools.partial(decoder.run, sizes))(trunk, chunk, context or Context())
     return decoder.logits(sizes, trunk, head, hidden), cache
 
 
@@ -125,6 +126,22 @@ def test_a_cache_gives_what_the_whole_row_gives(sizes):
         one, cache = forward(sizes, trunk, head, tokens[:, now], positions[:, now], wide[:, now], context)
         found.append(one)
     np.testing.assert_allclose(jnp.concatenate(found, axis=1), wanted, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("scans", [False, True])
+@FAMILIES
+def test_hidden_states_are_asked_for_after_some_tokens(sizes, scans):
+    """Each row has places of its own, one of them twice; keys and values are kept of every token."""
+    sizes = sizes._replace(scans_layers=scans)
+    trunk, _ = random_params(sizes)
+    row = Chunk(*(jnp.concatenate([x, x[:, ::-1] if x.ndim == 2 else x]) for x in a_row()))
+    reads = jnp.array([[1, 6, 6], [4, 0, 3]])
+    run = jax.jit(functools.partial(decoder.run, sizes))
+    context = Context(cache=decoder.empty_cache(sizes, 2, 7))
+    (whole, kept), (some, kept_too) = run(trunk, row, context), run(trunk, row._replace(reads=reads), context)
+    np.testing.assert_allclose(some, jnp.take_along_axis(whole, reads[..., None], axis=1), rtol=EXACT, atol=EXACT)
+    for one, other in zip(kept, kept_too, strict=True):
+        np.testing.assert_allclose(one, other, rtol=EXACT, atol=EXACT)
 
 
 @FAMILIES
@@ -169,14 +186,14 @@ def test_logits_and_masters_are_float32_with_arithmetic_in_bfloat16():
     sizes = LLAMA._replace(dtype=jnp.bfloat16)
     trunk, head = random_params(sizes)
     tokens, positions, mask = a_row()
-    hidden, _ = decoder.run(sizes, trunk, tokens, positions, mask)
+    hidden, _ = decoder.run(sizes, trunk, Chunk(tokens, positions, mask))
     assert hidden.dtype == jnp.bfloat16
     logits = decoder.logits(sizes, trunk, head, hidden)
     assert logits.dtype == jnp.float32
     assert {
         x.dtype
         for x in jax.tree.leaves(
-            jax.grad(lambda t: decoder.run(sizes, t, *a_row())[0].sum().astype(jnp.float32))(trunk)
+            jax.grad(lambda t: decoder.run(sizes, t, Chunk(*a_row()))[0].sum().astype(jnp.float32))(trunk)
         )
     } == {jnp.dtype(jnp.float32)}
     exact, _ = forward(LLAMA, trunk, head, tokens, positions, mask)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.networks.transformer.decoder import Context
+from stoix_like.networks.transformer.decoder import Chunk, Context
 from stoix_like.networks.transformer.model import LanguageModel, with_policy
 from stoix_like.networks.transformer.sizes import AttentionSizes, DecoderSizes
 from stoix_like.types import NetworkParams
@@ -26,8 +26,9 @@ def params_of(model):
 
 def values(model, params):
     context = Context(prefix=model.prompt(params, PROMPT))
-    hidden, _ = model.hidden(params, TOKENS, POSITIONS, MASK, context)
-    return model.value(params, model.critic_hidden(params, hidden, TOKENS, POSITIONS, MASK, PROMPT))
+    chunk = Chunk(TOKENS, POSITIONS, MASK)
+    hidden, _ = model.hidden(params, chunk, context)
+    return model.value(params, model.critic_hidden(params, hidden, chunk, PROMPT))
 
 
 @pytest.mark.parametrize(
