@@ -20,6 +20,8 @@ from stoix_like.networks.transformer.decoder import Chunk, Context, empty_cache
 from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, Key, NetworkParams
 
+NUM_BLOCKS = 4  # in which the text of a turn is read
+
 
 class UserTurn(NamedTuple):
     """A turn to be answered, by N rows."""
@@ -66,6 +68,10 @@ class _Sampling(NamedTuple):
     memory: _Memory
 
 
+#: (memory, tokens [N, Q], which are there, first slot) -> (hidden state [N, D] after them, memory)
+_Reader = Callable[[_Memory, Array, Array, Array | int], tuple[Array, _Memory]]
+
+
 class _SpeakingModel(NamedTuple):
     """A model that speaks."""
 
@@ -100,22 +106,36 @@ def _begin(speaking: _SpeakingModel, num_rows: int) -> _Memory:
 
 
 def _answer(speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys: Key) -> tuple[Answer, _Memory]:
-    slots, first = speaking.slots, speaking.slots.first(user_turn.turn)
+    """The answers to a turn. What is compiled attends to a share of the slots, as early turns see few of them."""
+    slots = speaking.slots
     if not slots.is_conversation:
         memory = memory._replace(is_valid=jnp.zeros_like(memory.is_valid))
-    hidden, memory = _read(speaking, memory, user_turn.tokens, user_turn.is_valid, first)
+        return _answer_within(slots.per_row, speaking, memory, user_turn, keys)
+    counts = sorted({-(-slots.turns * quarter // 4) for quarter in (1, 2, 3, 4)})  # of turns
+    within = [functools.partial(_answer_within, count * slots.per_turn, speaking) for count in counts]
+    branch = jnp.searchsorted(jnp.array(counts), user_turn.turn + 1)
+    return cast(tuple[Answer, _Memory], jax.lax.switch(branch, within, memory, user_turn, keys))
+
+
+def _answer_within(
+    num_slots: int, speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys: Key
+) -> tuple[Answer, _Memory]:
+    """The answers of rows that have no token after the first slots."""
+    slots, first = speaking.slots, speaking.slots.first(user_turn.turn)
+    read = functools.partial(_read, num_slots, speaking)
+    hidden, memory = _read_turn(read, memory, user_turn, first)
     empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
     begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
 
     def goes_on(state: _Sampling) -> Array:
         return (state.place < slots.answer) & ~jnp.all(state.has_ended)
 
-    sample = functools.partial(_sample, speaking, keys, first + slots.state)
+    sample = functools.partial(_sample, speaking, read, keys, first + slots.state)
     ended = jax.lax.while_loop(goes_on, sample, begun)
     return ended.answer._replace(was_cut=~ended.has_ended), ended.memory
 
 
-def _sample(speaking: _SpeakingModel, keys: Key, first: Array | int, state: _Sampling) -> _Sampling:
+def _sample(speaking: _SpeakingModel, read: _Reader, keys: Key, first: Array | int, state: _Sampling) -> _Sampling:
     """One more token of each row that has not ended, of answers that begin at a slot."""
     at_place = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.place)
     logits = speaking.model.logits(speaking.params, state.hidden)
@@ -125,21 +145,42 @@ def _sample(speaking: _SpeakingModel, keys: Key, first: Array | int, state: _Sam
     found = (log_prob, _sampled_value(speaking.model, speaking.params, state.hidden))
     numbers = [jnp.where(speaks, x, 0.0) for x in found]
     written = _with_token(state.answer, state.place, tokens, speaks, *numbers)
-    hidden, memory = _read(speaking, state.memory, tokens[:, None], speaks[:, None], first + state.place)
+    hidden, memory = read(state.memory, tokens[:, None], speaks[:, None], first + state.place)
     is_end = jnp.any(tokens[:, None] == speaking.ends[None], axis=1) & speaks
     return _Sampling(state.place + 1, hidden, state.has_ended | is_end, written, memory)
 
 
+def _read_turn(read: _Reader, memory: _Memory, user_turn: UserTurn, first: Array | int) -> tuple[Array, _Memory]:
+    """(hidden state [N, D] after a turn, the memory with it), block by block.
+
+    Texts are at the ends of their slots. Blocks before the longest are empty in all rows and are not read.
+    """
+    num_slots = user_turn.tokens.shape[1]
+    size = -(-num_slots // NUM_BLOCKS)
+    num_needed = -(-user_turn.is_valid.sum(axis=1).max() // size)
+
+    def read_block(index: Array, carry: tuple[Array, _Memory]) -> tuple[Array, _Memory]:
+        start = jnp.maximum(num_slots - (NUM_BLOCKS - index) * size, 0)  # the first two may overlap
+        tokens, is_valid = (
+            jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) for x in (user_turn.tokens, user_turn.is_valid)
+        )
+        return read(carry[1], tokens, is_valid, first + start)
+
+    shape = jax.eval_shape(read_block, jnp.int32(0), (None, memory))[0]
+    begun = (jnp.zeros(shape.shape, shape.dtype), memory)
+    return jax.lax.fori_loop(jnp.minimum(NUM_BLOCKS - num_needed, NUM_BLOCKS - 1), NUM_BLOCKS, read_block, begun)
+
+
 def _read(
-    speaking: _SpeakingModel, memory: _Memory, tokens: Array, is_valid: Array, first: Array | int
+    num_slots: int, speaking: _SpeakingModel, memory: _Memory, tokens: Array, is_valid: Array, first: Array | int
 ) -> tuple[Array, _Memory]:
-    """(hidden state [N, D] after a chunk [N, Q], the memory with it) from a slot on."""
+    """(hidden state [N, D] after a chunk [N, Q], the memory with it) from a slot on, all within the first slots."""
     slots = speaking.slots
     valid = jax.lax.dynamic_update_slice(memory.is_valid, is_valid, (0, jnp.asarray(first)))
     queries = first + jnp.arange(tokens.shape[1])
-    place = jnp.take(layout.positions(slots, valid), queries, axis=1)
+    place = jnp.take(layout.positions(slots, valid[:, :num_slots]), queries, axis=1)
     context = Context(cache=memory.cache, slot=slots.prompt + first)
-    mask = layout.attention_mask(slots, valid, queries)
+    mask = layout.attention_mask(slots, valid[:, :num_slots], queries)
     last = None if tokens.shape[1] == 1 else jnp.full_like(tokens[:, :1], tokens.shape[1] - 1)
     hidden, cache = speaking.model.hidden(speaking.params, Chunk(tokens, place, mask, last), context)
     return hidden[:, -1], _Memory(cast(KeyValues, cache), valid)

@@ -84,6 +84,11 @@ def written(cache: KeyValues, new: KeyValues, layer: Array, slot: Array) -> KeyV
     return KeyValues(*map(write, cache, new))
 
 
-def of_layer(cache: KeyValues, layer: Array) -> KeyValues:
-    """The keys and values of one layer, [B, H, C, D]."""
-    return KeyValues(*(jax.lax.dynamic_index_in_dim(x, layer, 0, keepdims=False) for x in cache))
+def of_layer(cache: KeyValues, layer: Array, length: int) -> KeyValues:
+    """The keys and values of one layer in the first slots, [B, H, length, D]."""
+
+    def take(kept: Array) -> Array:
+        _, batch, heads, _, size = kept.shape
+        return jax.lax.dynamic_slice(kept, (layer, 0, 0, 0, 0), (1, batch, heads, length, size))[0]
+
+    return KeyValues(*map(take, cache))

@@ -107,9 +107,7 @@ class Chunk(NamedTuple):
 
     tokens: Array  # [B, L] int32
     positions: Array  # [B, L] int32, of the rotary embedding
-    mask: (
-        Array  # [B, L, C] bool, a token attends to another: to the prefix, then the chunk; or to the cache. B may be 1
-    )
+    mask: Array  # [B or 1, L, C] bool, who attends to whom: of prefix and chunk, or of the first slots of a cache
     reads: Array | None = None  # [B, R] int32, the tokens after which hidden states are asked for; None: all
 
 
@@ -132,7 +130,7 @@ def run(
             seen = after(prefix, seen)
         if cache is not None:
             cache = written(cache, seen, index, jnp.asarray(context.slot))
-            seen = of_layer(cache, index)
+            seen = of_layer(cache, index, chunk.mask.shape[-1])
         asking = _Asking(hidden, normed, *angles, chunk.mask)
         if reads is not None:
             asking = _taken(asking, reads)
