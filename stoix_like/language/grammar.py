@@ -48,18 +48,25 @@ class _Effect(NamedTuple):
 def make_grammar(spellings: Sequence[str], token_bytes: Sequence[bytes], *, parser: Parser, mode: Mode) -> Grammar:
     """The grammar for the spellings [A] of the actions and the bytes [V] of the tokens."""
     automaton = make_automaton(spellings, parser=parser, mode=mode)
-    effects, token_effect = _effects(automaton, token_bytes)
-    used, token_class = np.unique(token_effect, return_inverse=True)  # [C], [V]
-    width = max(1, *(effects[effect].events.shape[1] for effect in used))
-    events = [_widened(effects[effect].events, width) for effect in used]
+    token_class, next_state, events = compose(automaton, token_bytes)
     return Grammar(
-        token_class=token_class.astype(np.int32),
-        next_state=np.stack([effects[effect].state for effect in used], axis=1),  # [S, C]
-        events=np.stack(events, axis=1),  # [S, C, E]
+        token_class=token_class,
+        next_state=next_state,
+        events=events,
         start=np.int32(automaton.start),
         done=np.int32(automaton.done),
         num_actions=np.int32(automaton.num_actions),
     )
+
+
+def compose(automaton: ByteAutomaton, token_bytes: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(classes of the tokens [V], states after a token of each class [S, C], events within it [S, C, E])."""
+    effects, token_effect = _effects(automaton, token_bytes)
+    used, token_class = np.unique(token_effect, return_inverse=True)  # [C], [V]
+    width = max(1, *(effects[effect].events.shape[1] for effect in used))
+    events = [_widened(effects[effect].events, width) for effect in used]
+    next_state = np.stack([effects[effect].state for effect in used], axis=1)
+    return token_class.astype(np.int32), next_state, np.stack(events, axis=1)
 
 
 def _effects(automaton: ByteAutomaton, token_bytes: Sequence[bytes]) -> tuple[list[_Effect], np.ndarray]:

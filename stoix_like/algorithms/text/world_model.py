@@ -5,11 +5,15 @@ Source: SPA (arXiv 2510.15047), equations 1 and 2, where every token of an answe
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from stoix_like.algorithms.text.reading import PackedRows, read_rows
+from stoix_like.language.spans import SPANS
 from stoix_like.networks.transformer.model import LanguageModel
+from stoix_like.ops.masked import masked_mean
 from stoix_like.types import Array, Metrics, NetworkParams
 
 
@@ -20,9 +24,31 @@ def supervised_loss_sum(
 
     Of packed rows [B, ...]: the tokens `written` [B, T', G] in the slots of the answers, and which of these have loss.
     """
+    log_prob, is_right = _read(model, prompt, params, rows, written)
+    loss = -jnp.where(has_loss, log_prob, 0.0).sum()
+    return loss, {"trainer/loss": loss, "trainer/accuracy": (has_loss & is_right).sum().astype(jnp.float32)}
+
+
+def loss_by_span(
+    model: LanguageModel, prompt: Array, params: NetworkParams, rows: PackedRows, written: Array, spans: Array
+) -> Metrics:
+    """{"loss/SPAN", "accuracy/SPAN"}: means over the tokens of each span, `spans` [B, T', G] of `language.spans`.
+
+    A span without a token has 0.
+    """
+    log_prob, is_right = _read(model, prompt, params, rows, written)
+    found: Metrics = {}
+    for index, name in enumerate(SPANS):
+        mean = functools.partial(masked_mean, mask=spans == index)
+        found |= {f"loss/{name}": -mean(log_prob), f"accuracy/{name}": mean(is_right.astype(jnp.float32))}
+    return found
+
+
+def _read(
+    model: LanguageModel, prompt: Array, params: NetworkParams, rows: PackedRows, written: Array
+) -> tuple[Array, Array]:
+    """(log-probabilities [B, T', G] of what is written, whether it was the most probable)."""
     logits, _ = read_rows(model._replace(critic=None), params, prompt, rows)
     log_probs = jax.nn.log_softmax(logits, axis=-1)
     log_prob = jnp.take_along_axis(log_probs, written[..., None], axis=-1)[..., 0]
-    is_right = jnp.argmax(logits, axis=-1) == written
-    loss = -jnp.where(has_loss, log_prob, 0.0).sum()
-    return loss, {"trainer/loss": loss, "trainer/accuracy": (has_loss & is_right).sum().astype(jnp.float32)}
+    return log_prob, jnp.argmax(logits, axis=-1) == written
