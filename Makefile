@@ -10,7 +10,7 @@ CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt
 STARTED := $(shell date +%Y%m%d-%H%M%S)
 RUN = $@-$(STARTED)
 
-.PHONY: help train train-maze train-spo train-connect-four train-selfplay test test-integration test-full test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo train-connect-four train-selfplay train-agent test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
@@ -18,6 +18,7 @@ help:
 	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
 	@echo "make train-selfplay    tic-tac-toe by self-play in stages, to a champion that never loses (a minute)"
+	@echo "make train-agent       an agent that writes its moves on FrozenLake, from nothing: curve, episodes as a page"
 	@echo "make test              install with the dev extra and run the tests but those of make check (some 7 minutes on 2 idle cores)"
 	@echo "make test-integration  new processes, kills, clean installs, documented commands (some 7 minutes)"
 	@echo "make test-full         the two above, with every variant of every claim (an hour and a quarter)"
@@ -65,6 +66,13 @@ train-connect-four: $(VENV)/.runtime
 train-selfplay: $(VENV)/.runtime
 	$(BIN)/python scripts/run_training_loop.py --board-type tic_tac_toe --save-dir runs/$(RUN) --max-iterations 12
 	$(BIN)/python scripts/ratings.py --lineage runs/$(RUN)/tic_tac_toe_2p
+
+# an agent that writes its moves: the format of answers first, then the game
+train-agent: $(VENV)/.runtime
+	$(BIN)/python scripts/spa.py pretrain --run-name $(RUN)-base
+	$(BIN)/python scripts/train_agent.py --load-path $(RUN)-base --run-name $(RUN)
+	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/play_text.py --model $(RUN)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not integration and not slow and not full" -n auto --dist worksteal --durations=10 \
