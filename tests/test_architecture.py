@@ -79,7 +79,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "alphazero": ("timing", "learning"),
         "loops": ("timing", "learning", "alphazero"),
         "gpu": ("timing", "speed", "alphazero"),
-        ".": ("timing", "speed", "learning", "alphazero", "loops", "gpu"),
+        "agents": ("timing",),
+        ".": ("timing", "speed", "learning", "alphazero", "loops", "gpu", "agents"),
     },
     "commands": {
         "runs": (),
