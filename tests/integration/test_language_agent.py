@@ -5,7 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from support.marks import full
 from support.paths import ROOT
+
+SPEECH = (ROOT / "tests/support/sharded_speech.py").read_text()
 
 SMALL = (
     "--hidden-dim 16 --num-layers 1 --num-heads 2 --num-turns 2 --num-envs 8 --num-minibatches 2 --num-updates 2"
@@ -78,3 +81,9 @@ def test_what_a_language_run_cannot_do_is_said_in_one_line(folder, line, what):
     assert len(errors) == 1
     assert what in errors[0]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("context", [full("single_turn"), "full"])
+def test_four_devices_sample_the_tokens_of_one(scripts, context):
+    found = json.loads(scripts.python(SPEECH, ROOT / "tests", context))
+    assert found == {"devices": [1, 4], "samples": 1008, "same": 1008}

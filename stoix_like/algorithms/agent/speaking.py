@@ -123,7 +123,10 @@ def _answer_within(
     """The answers of rows that have no token after the first slots."""
     slots, first = speaking.slots, speaking.slots.first(user_turn.turn)
     read = functools.partial(_read, num_slots, speaking)
-    hidden, memory = _read_turn(read, memory, user_turn, first)
+    if slots.is_conversation:  # whose cache is large, and a loop of blocks copies it
+        hidden, memory = read(memory, user_turn.tokens, user_turn.is_valid, first)
+    else:
+        hidden, memory = _read_turn(read, memory, user_turn, first)
     empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
     begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
 
