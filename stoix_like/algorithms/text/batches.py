@@ -20,7 +20,8 @@ from stoix_like.types import Array, Key, Params
 LossSum = Callable[[Params, "TokenRows"], tuple[Array, dict[str, Array]]]  # sums over tokens, not means
 
 
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of the slots of a row: the lengths that are compiled
+SHARES_OF_CONVERSATIONS = (0.25, 0.5, 0.75, 1.0)  # of the slots of a row: the lengths that are compiled
+SHARES_OF_TURNS = (0.6, 1.0)  # whose lengths differ less; each share compiles the decoder once more
 
 
 class TokenRows(NamedTuple):
@@ -90,7 +91,8 @@ def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Para
 def at_least_length(packed: PackedRows, read: Callable[[PackedRows], Any]) -> Any:
     """What `read` makes of rows, cut to the least of the compiled lengths that holds them all."""
     slots = packed.tokens.shape[1]
-    lengths = sorted({max(1, round(share * slots)) for share in SHARES})
+    shares = SHARES_OF_CONVERSATIONS if packed.before.shape[1] > 1 else SHARES_OF_TURNS
+    lengths = sorted({max(1, round(share * slots)) for share in shares})
 
     def cut(length: int) -> Callable[[], Any]:
         return lambda: read(packed._replace(tokens=packed.tokens[:, :length]))

@@ -95,11 +95,13 @@ def test_parts_of_a_minibatch_give_the_gradient_of_the_whole(context):
 
 
 def test_rows_are_read_at_the_least_length_that_holds_them():
-    def lengths(longest):
-        packed = PackedRows(jnp.zeros((3, 20), jnp.int32), jnp.array([1, longest, 0]), jnp.zeros((3, 1, 2), jnp.int32))
+    def lengths(longest, turns):
+        before = jnp.zeros((3, turns, 2), jnp.int32)
+        packed = PackedRows(jnp.zeros((3, 20), jnp.int32), jnp.array([1, longest, 0]), before)
         return int(batches.at_least_length(packed, lambda rows: jnp.int32(rows.tokens.shape[1])))
 
-    assert [lengths(longest) for longest in (1, 5, 6, 10, 11, 15, 16, 20)] == [5, 5, 10, 10, 15, 15, 20, 20]
+    assert [lengths(longest, 3) for longest in (1, 5, 6, 10, 11, 15, 16, 20)] == [5, 5, 10, 10, 15, 15, 20, 20]
+    assert [lengths(longest, 1) for longest in (1, 12, 13, 20)] == [12, 12, 20, 20]
 
 
 def test_a_part_without_a_token_is_skipped():
