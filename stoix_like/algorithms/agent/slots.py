@@ -1,4 +1,4 @@
-"""Where the tokens of an episode stand, and what each attends to: stated once, for sampling and for training.
+"""Where the tokens of an episode stand while they are sampled, and what each attends to.
 
 Turn t has slots of its own, S for the world's text and G for the answer, so all rows write at the same slots and every
 shape is fixed. Slots without a token are marked as not valid: nothing attends to them, and positions are counts of the
@@ -33,6 +33,12 @@ class Slots(NamedTuple):
     def per_row(self) -> int:
         """L, slots of a row after the prompt."""
         return self.per_turn * (self.turns if self.is_conversation else 1)
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """The slots of a quarter, half, three quarters and all of the turns: as far as a compiled turn may attend."""
+        counts = {-(-self.turns * quarter // 4) for quarter in (1, 2, 3, 4)}
+        return tuple(count * self.per_turn for count in sorted(counts))
 
     def first(self, turn: Array | int) -> Array | int:
         """The first slot of a turn in its row, after the prompt."""

@@ -88,7 +88,7 @@ def model_speaker(
 ) -> Speaker:
     """A model that samples at a temperature, after a prompt [P], until one of the tokens `ends` [E] or the last slot.
 
-    The prompt is read once. `answer` reads the turn as one chunk, and then goes on until every row has ended.
+    The prompt is read once. `answer` reads the turn, and then samples until every row has ended.
     """
     speaking = _SpeakingModel(model, params, prompt, ends, slots, temperature)
     return Speaker(functools.partial(_begin, speaking), functools.partial(_answer, speaking))
@@ -111,9 +111,8 @@ def _answer(speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys
     if not slots.is_conversation:
         memory = memory._replace(is_valid=jnp.zeros_like(memory.is_valid))
         return _answer_within(slots.per_row, speaking, memory, user_turn, keys)
-    counts = sorted({-(-slots.turns * quarter // 4) for quarter in (1, 2, 3, 4)})  # of turns
-    within = [functools.partial(_answer_within, count * slots.per_turn, speaking) for count in counts]
-    branch = jnp.searchsorted(jnp.array(counts), user_turn.turn + 1)
+    within = [functools.partial(_answer_within, reach, speaking) for reach in slots.reaches]
+    branch = jnp.searchsorted(jnp.array(slots.reaches), (user_turn.turn + 1) * slots.per_turn)
     return cast(tuple[Answer, _Memory], jax.lax.switch(branch, within, memory, user_turn, keys))
 
 

@@ -21,7 +21,7 @@ from stoix_like.networks.transformer.attention import KeyValues
 from stoix_like.networks.transformer.decoder import Chunk, Context
 from stoix_like.types import Array, Key, NetworkParams
 
-SHARES = 4  # of the slots: turns are read, and attended to, by quarters, as far as there can be tokens
+SHARES = 4  # of the slots of a turn: so much of it is read as its longest text needs
 
 
 class _Reading(NamedTuple):
@@ -72,10 +72,9 @@ def make_begin(case: Case, codec: Codec, keys: Key) -> Begin:
 
 
 def _slots_seen(case: Case, turn: int) -> int:
-    """The slots of a quarter of the turns, or of two, three or all, that have this one."""
+    """As far as ours attends in this turn."""
     slots = case.agent.rules.slots
-    counts = (-(-slots.turns * share // SHARES) for share in range(1, SHARES + 1))
-    return next(count for count in counts if count > turn) * slots.per_turn
+    return next(reach for reach in slots.reaches if reach >= (turn + 1) * slots.per_turn)
 
 
 def _compiled(case: Case, num_rows: int) -> _Functions:

@@ -43,8 +43,8 @@ def test_means_by_span_are_those_of_plain_sums():
         np.testing.assert_allclose(found[f"accuracy/{name}"], np.mean(rights) if rights else 0.0, rtol=1e-6)
 
 
-def test_a_mask_leaves_the_other_tokens_without_a_gradient():
-    """The loss of the states alone does not change with what the answer says, but for what attends to it."""
+def test_a_mask_leaves_the_other_tokens_out_of_the_loss():
+    """What an answer should have said does not change the loss of its states."""
     agent, params, prompt, packed, written, spans = written_rows()
 
     def loss(written, mask):
