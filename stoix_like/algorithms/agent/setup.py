@@ -19,6 +19,7 @@ from stoix_like.networks.transformer.sizes import AttentionSizes, DecoderSizes
 from stoix_like.types import TextWorld
 
 DEFAULT_HEADS, DEFAULT_LAYERS = 4, 3
+SHARDS_OF_PROCESSES = 8  # several processes use all their devices, of which 2, 4 and 8 divide it
 
 
 class Agent(NamedTuple):
@@ -42,7 +43,7 @@ class Agent(NamedTuple):
 
 
 def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: CriticKind | None = None) -> Agent:
-    """The agent of a configuration with the sections `agent`, `decoder` and `architecture`.
+    """The agent of a configuration with the sections `agent`, `decoder`, `architecture` and `hardware`.
 
     Raises:
         ConfigError: a rendering or mode that the world does not have, a piece that the tokenizer lacks, slots that are
@@ -59,6 +60,7 @@ def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: Crit
         format_penalty=section.format_penalty,
         group_size=section.group_size,
         shares_noise=section.shared_env_noise,
+        num_shards=SHARDS_OF_PROCESSES if config.hardware.distributed else config.hardware.num_devices,
     )
     sizes = decoder_sizes(config.architecture, config.decoder, len(tokenizer.token_bytes))
     return Agent(dialogue, lexicon, rules, LanguageModel(sizes, critic), section.temperature, tokenizer.hash)

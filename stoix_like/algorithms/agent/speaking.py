@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from stoix_like.algorithms.agent import slots as layout
+from stoix_like.algorithms.agent import memory as memories
+from stoix_like.algorithms.agent.memory import Memory
+from stoix_like.algorithms.agent.rows import take_rows
 from stoix_like.algorithms.agent.slots import Slots
 from stoix_like.language.sampling import sample_token
-from stoix_like.networks.transformer.attention import KeyValues
-from stoix_like.networks.transformer.decoder import Chunk, Context, empty_cache
 from stoix_like.networks.transformer.model import LanguageModel
 from stoix_like.types import Array, Key, NetworkParams
 
-NUM_BLOCKS = 4  # in which the text of a turn is read
+NUM_BLOCKS = 5  # in which the text of a turn is read
 
 
 class UserTurn(NamedTuple):
@@ -49,15 +49,12 @@ class Speaker(NamedTuple):
     Attributes:
         begin: number of rows -> memory at the start of their episodes.
         answer: (memory, turn, keys [N]) -> (answers, memory). It consumes the keys.
+        take_rows: (memory, which rows, see `rows.take`) -> memory of these. By default rows are first in its arrays.
     """
 
     begin: Callable[[int], Any]
     answer: Callable[[Any, UserTurn, Key], tuple[Answer, Any]]
-
-
-class _Memory(NamedTuple):
-    cache: KeyValues  # [layers, N, H, P + L, D]
-    is_valid: Array  # [N, L] bool, of the slots after the prompt
+    take_rows: Callable[[Any, Array], Any] = take_rows
 
 
 class _Sampling(NamedTuple):
@@ -65,11 +62,7 @@ class _Sampling(NamedTuple):
     hidden: Array  # [N, D], after the last token
     has_ended: Array  # [N] bool
     answer: Answer
-    memory: _Memory
-
-
-#: (memory, tokens [N, Q], which are there, first slot) -> (hidden state [N, D] after them, memory)
-_Reader = Callable[[_Memory, Array, Array, Array | int], tuple[Array, _Memory]]
+    memory: Memory
 
 
 class _SpeakingModel(NamedTuple):
@@ -82,6 +75,10 @@ class _SpeakingModel(NamedTuple):
     slots: Slots
     temperature: float
 
+    def read(self, memory: Memory, tokens: Array, is_valid: Array) -> tuple[Array, Memory]:
+        """(hidden state [N, D] after a chunk [N, Q], the memory with it)."""
+        return memories.read(self.model, self.params, memory, tokens, is_valid)
+
 
 def model_speaker(
     model: LanguageModel, params: NetworkParams, prompt: Array, ends: Array, slots: Slots, temperature: float
@@ -91,54 +88,35 @@ def model_speaker(
     The prompt is read once. `answer` reads the turn, and then samples until every row has ended.
     """
     speaking = _SpeakingModel(model, params, prompt, ends, slots, temperature)
-    return Speaker(functools.partial(_begin, speaking), functools.partial(_answer, speaking))
+    per_turn = block_length(slots) * NUM_BLOCKS + slots.answer
+    num_slots = per_turn * (slots.turns if slots.is_conversation else 1)
+    begin = functools.partial(memories.begin, model, params, prompt, num_slots=num_slots)
+    return Speaker(begin, functools.partial(_answer, speaking), memories.take_rows)
 
 
-def _begin(speaking: _SpeakingModel, num_rows: int) -> _Memory:
-    slots = speaking.slots
-    cache = empty_cache(speaking.model.sizes, num_rows, slots.prompt + slots.per_row)
-    read = speaking.model.prompt(speaking.params, speaking.prompt)
-
-    def fill(empty: Array, once: Array) -> Array:
-        return empty.at[:, :, :, : slots.prompt].set(once)
-
-    return _Memory(KeyValues(*map(fill, cache, read)), jnp.zeros((num_rows, slots.per_row), bool))
+def block_length(slots: Slots) -> int:
+    """The slots of a block of a turn's text."""
+    return -(-slots.state // NUM_BLOCKS)
 
 
-def _answer(speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys: Key) -> tuple[Answer, _Memory]:
-    """The answers to a turn. What is compiled attends to a share of the slots, as early turns see few of them."""
+def _answer(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn, keys: Key) -> tuple[Answer, Memory]:
+    """The answers to a turn."""
     slots = speaking.slots
     if not slots.is_conversation:
-        memory = memory._replace(is_valid=jnp.zeros_like(memory.is_valid))
-        return _answer_within(slots.per_row, speaking, memory, user_turn, keys)
-    within = [functools.partial(_answer_within, reach, speaking) for reach in slots.reaches]
-    branch = jnp.searchsorted(jnp.array(slots.reaches), (user_turn.turn + 1) * slots.per_turn)
-    return cast(tuple[Answer, _Memory], jax.lax.switch(branch, within, memory, user_turn, keys))
-
-
-def _answer_within(
-    num_slots: int, speaking: _SpeakingModel, memory: _Memory, user_turn: UserTurn, keys: Key
-) -> tuple[Answer, _Memory]:
-    """The answers of rows that have no token after the first slots."""
-    slots, first = speaking.slots, speaking.slots.first(user_turn.turn)
-    read = functools.partial(_read, num_slots, speaking)
-    if slots.is_conversation:  # whose cache is large, and a loop of blocks copies it
-        hidden, memory = read(memory, user_turn.tokens, user_turn.is_valid, first)
-    else:
-        hidden, memory = _read_turn(read, memory, user_turn, first)
+        memory = memories.only_prompt(memory, slots.prompt)
+    hidden, memory = _read_turn(speaking, memory, user_turn)
     empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
     begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
 
     def goes_on(state: _Sampling) -> Array:
         return (state.place < slots.answer) & ~jnp.all(state.has_ended)
 
-    sample = functools.partial(_sample, speaking, read, keys, first + slots.state)
-    ended = jax.lax.while_loop(goes_on, sample, begun)
+    ended = jax.lax.while_loop(goes_on, functools.partial(_sample, speaking, keys), begun)
     return ended.answer._replace(was_cut=~ended.has_ended), ended.memory
 
 
-def _sample(speaking: _SpeakingModel, read: _Reader, keys: Key, first: Array | int, state: _Sampling) -> _Sampling:
-    """One more token of each row that has not ended, of answers that begin at a slot."""
+def _sample(speaking: _SpeakingModel, keys: Key, state: _Sampling) -> _Sampling:
+    """One more token of each row that has not ended."""
     at_place = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.place)
     logits = speaking.model.logits(speaking.params, state.hidden)
     tokens, log_prob = sample_token(at_place, logits, speaking.temperature)
@@ -147,45 +125,28 @@ def _sample(speaking: _SpeakingModel, read: _Reader, keys: Key, first: Array | i
     found = (log_prob, _sampled_value(speaking.model, speaking.params, state.hidden))
     numbers = [jnp.where(speaks, x, 0.0) for x in found]
     written = _with_token(state.answer, state.place, tokens, speaks, *numbers)
-    hidden, memory = read(state.memory, tokens[:, None], speaks[:, None], first + state.place)
+    hidden, memory = speaking.read(state.memory, tokens[:, None], speaks[:, None])
     is_end = jnp.any(tokens[:, None] == speaking.ends[None], axis=1) & speaks
     return _Sampling(state.place + 1, hidden, state.has_ended | is_end, written, memory)
 
 
-def _read_turn(read: _Reader, memory: _Memory, user_turn: UserTurn, first: Array | int) -> tuple[Array, _Memory]:
+def _read_turn(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn) -> tuple[Array, Memory]:
     """(hidden state [N, D] after a turn, the memory with it), block by block.
 
     Texts are at the ends of their slots. Blocks before the longest are empty in all rows and are not read.
     """
-    num_slots = user_turn.tokens.shape[1]
-    size = -(-num_slots // NUM_BLOCKS)
+    size = block_length(speaking.slots)
+    missing = size * NUM_BLOCKS - user_turn.tokens.shape[1]
+    tokens, is_valid = (jnp.pad(x, ((0, 0), (missing, 0))) for x in (user_turn.tokens, user_turn.is_valid))
     num_needed = -(-user_turn.is_valid.sum(axis=1).max() // size)
 
-    def read_block(index: Array, carry: tuple[Array, _Memory]) -> tuple[Array, _Memory]:
-        start = jnp.maximum(num_slots - (NUM_BLOCKS - index) * size, 0)  # the first two may overlap
-        tokens, is_valid = (
-            jax.lax.dynamic_slice_in_dim(x, start, size, axis=1) for x in (user_turn.tokens, user_turn.is_valid)
-        )
-        return read(carry[1], tokens, is_valid, first + start)
+    def read_block(index: Array, carry: tuple[Array, Memory]) -> tuple[Array, Memory]:
+        block = (jax.lax.dynamic_slice_in_dim(x, index * size, size, axis=1) for x in (tokens, is_valid))
+        return speaking.read(carry[1], *block)
 
     shape = jax.eval_shape(read_block, jnp.int32(0), (None, memory))[0]
     begun = (jnp.zeros(shape.shape, shape.dtype), memory)
-    return jax.lax.fori_loop(jnp.minimum(NUM_BLOCKS - num_needed, NUM_BLOCKS - 1), NUM_BLOCKS, read_block, begun)
-
-
-def _read(
-    num_slots: int, speaking: _SpeakingModel, memory: _Memory, tokens: Array, is_valid: Array, first: Array | int
-) -> tuple[Array, _Memory]:
-    """(hidden state [N, D] after a chunk [N, Q], the memory with it) from a slot on, all within the first slots."""
-    slots = speaking.slots
-    valid = jax.lax.dynamic_update_slice(memory.is_valid, is_valid, (0, jnp.asarray(first)))
-    queries = first + jnp.arange(tokens.shape[1])
-    place = jnp.take(layout.positions(slots, valid[:, :num_slots]), queries, axis=1)
-    context = Context(cache=memory.cache, slot=slots.prompt + first)
-    mask = layout.attention_mask(slots, valid[:, :num_slots], queries)
-    last = None if tokens.shape[1] == 1 else jnp.full_like(tokens[:, :1], tokens.shape[1] - 1)
-    hidden, cache = speaking.model.hidden(speaking.params, Chunk(tokens, place, mask, last), context)
-    return hidden[:, -1], _Memory(cast(KeyValues, cache), valid)
+    return jax.lax.fori_loop(NUM_BLOCKS - jnp.maximum(num_needed, 1), NUM_BLOCKS, read_block, begun)
 
 
 def _sampled_value(model: LanguageModel, params: NetworkParams, hidden: Array) -> Array:

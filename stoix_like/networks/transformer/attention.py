@@ -6,6 +6,7 @@ one token; both write into a cache and attend to it.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,8 @@ import jax.numpy as jnp
 
 from stoix_like.networks.transformer.sizes import AttentionSizes
 from stoix_like.types import Array
+
+NUM_SHARES, LEAST_SLOTS = 8, 128  # of a cache that is compiled for shares of its slots: how many, and from which size
 
 
 class KeyValues(NamedTuple):
@@ -82,6 +85,24 @@ def written(cache: KeyValues, new: KeyValues, layer: Array, slot: Array) -> KeyV
         return jax.lax.dynamic_update_slice(kept, chunk[None].astype(kept.dtype), (layer, 0, 0, slot, 0))
 
     return KeyValues(*map(write, cache, new))
+
+
+def attend_cached(query: Array, cache: KeyValues, layer: Array, mask: Array, end: Array | int) -> Array:
+    """As `attend`, to one layer of a cache in which nothing is valid from slot `end` on.
+
+    A large cache is compiled for several shares of its slots, so that no more is read than is filled.
+    """
+    length = mask.shape[-1]
+    reaches = [-(-length * part // NUM_SHARES) for part in range(1, NUM_SHARES + 1)]
+    if length <= LEAST_SLOTS:
+        return attend(query, of_layer(cache, layer, length), mask)
+
+    def within(reach: int, query: Array, cache: KeyValues, mask: Array) -> Array:
+        return attend(query, of_layer(cache, layer, reach), mask[..., :reach])
+
+    branch = jnp.searchsorted(jnp.array(reaches), jnp.asarray(end))
+    mixed: Array = jax.lax.switch(branch, [functools.partial(within, reach) for reach in reaches], query, cache, mask)
+    return mixed
 
 
 def of_layer(cache: KeyValues, layer: Array, length: int) -> KeyValues:

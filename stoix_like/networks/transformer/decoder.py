@@ -17,7 +17,7 @@ from stoix_like.networks.transformer.attention import (
     KeyValues,
     after,
     attend,
-    of_layer,
+    attend_cached,
     rms_norm,
     rotate,
     rotation,
@@ -130,12 +130,15 @@ def run(
             seen = after(prefix, seen)
         if cache is not None:
             cache = written(cache, seen, index, jnp.asarray(context.slot))
-            seen = of_layer(cache, index, chunk.mask.shape[-1])
         asking = _Asking(hidden, normed, *angles, chunk.mask)
         if reads is not None:
             asking = _taken(asking, reads)
         query = _queries(sizes, layer, asking)
-        return (_with_ffn(sizes, layer, asking.hidden + _attended(layer, query, seen, asking.mask)), cache), None
+        if cache is None:
+            mixed = attend(query, seen, asking.mask)
+        else:
+            mixed = attend_cached(query, cache, index, asking.mask, context.slot + chunk.tokens.shape[1])
+        return (_with_ffn(sizes, layer, asking.hidden + _merged(layer, mixed)), cache), None
 
     inputs = (jnp.arange(sizes.num_layers), trunk.layers, context.prefix)
     carry = (hidden, context.cache)
@@ -206,10 +209,10 @@ def _taken(asking: _Asking, reads: Array) -> _Asking:
     return _Asking(*(take(x, axis) for x, axis in zip(asking, (1, 1, 2, 2, 1), strict=True)))
 
 
-def _attended(layer: Layers, query: Array, seen: KeyValues, mask: Array) -> Array:
-    """[B, L, D], what attention adds."""
-    mixed = jnp.swapaxes(attend(query, seen, mask), 1, 2)
-    return _product(mixed.reshape(*mixed.shape[:2], -1), layer.output)
+def _merged(layer: Layers, mixed: Array) -> Array:
+    """[B, L, D], what attention adds, of the mixed values [B, H, L, head_dim]."""
+    by_token = jnp.swapaxes(mixed, 1, 2)
+    return _product(by_token.reshape(*by_token.shape[:2], -1), layer.output)
 
 
 def _with_ffn(sizes: DecoderSizes, layer: Layers, hidden: Array) -> Array:
