@@ -16,7 +16,7 @@ from stoix_like.bench.alphazero.learning import LearningOptions
 from stoix_like.bench.alphazero.learning import learning_suite as alphazero_learning_suite
 from stoix_like.bench.alphazero.speed import alphazero_suite
 from stoix_like.bench.gpu.suite import gpu_suite
-from stoix_like.bench.learning import curves, scores, searches, text_worlds
+from stoix_like.bench.learning import agents, curves, scores, searches, text_worlds
 from stoix_like.bench.loops import gate, master_learning, soak
 from stoix_like.bench.loops.learning import loop_suite
 from stoix_like.bench.loops.speed import loops_suite
@@ -110,6 +110,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "learning_maze": scores.learning_maze_suite,
     "learning_v0": scores.learning_v0_suite,
     "learning_text": text_worlds.text_worlds_suite,
+    "agent_learning": agents.agent_learning_suite,
     "learning_curves": curves.curves_suite,
     "ablation": scores.ablation_suite,
     "loops": loops_suite,
@@ -125,6 +126,6 @@ WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
 #: They run only by name: they train first, for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
 NOT_IN_ALL = (
     *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),
-    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed"),
+    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning"),
     *searches.COMPARISONS,
 )

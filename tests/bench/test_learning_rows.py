@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import stoix_like as sl
-from stoix_like.bench.learning import curves, scores
+from stoix_like.bench.learning import agents, curves, scores, trainings
 from stoix_like.bench.learning.trainings import refuse_other_settings
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.dicts import config_to_dict
@@ -75,3 +75,17 @@ def test_runs_of_other_settings_are_refused(task_id, stored, changed, tmp_path):
     else:
         with pytest.raises(ConfigError, match=f"was trained with another {changed} than a training has now"):
             refuse_other_settings(tmp_path, expected, "a training")
+
+
+def test_an_agent_begins_with_the_base_of_its_seed_and_each_has_its_own_command(monkeypatch, tmp_path):
+    ran = []
+    monkeypatch.setattr(trainings.subprocess, "run", lambda words, check: ran.append(words[1:]))
+    monkeypatch.setattr(trainings, "RUNS", tmp_path)
+    trainings.finished_run.cache_clear()
+    run = trainings.finished_run(agents.AGENT, 2)
+    trainings.finished_run.cache_clear()
+    (pretrain, *base), (train, *agent) = ran
+    assert [Path(pretrain).name, base[0], Path(train).name] == ["spa.py", "pretrain", "train_agent.py"]
+    assert agent[agent.index("--load-path") + 1] == base[base.index("--save-dir") + 1] + "/pretrain-frozen-lake-s2"
+    assert [words[words.index("--seed") + 1] for words in (base, agent)] == ["2", "2"]
+    assert run == tmp_path / "agent-frozen-lake-s2"

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.config.sections.runs import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.console.spelling import training_command
 from stoix_like.runtime.results.series import experiment_leaves
+from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.runs.find import read_config
 from stoix_like.runtime.runs.sources import load_config
 
@@ -21,11 +22,20 @@ SEEDS = (0, 1, 2)
 
 
 class Training(NamedTuple):
-    """A preset with further flags. Its run folders are `runs/bench/<name>-s<seed>`."""
+    """A preset with further flags. Its run folders are `runs/bench/<name>-s<seed>`.
+
+    With `base`, it begins with the network of that training's run of the same seed.
+    """
 
     name: str
     preset: str
     flags: tuple[str, ...] = ()
+    base: Training | None = None
+
+    @property
+    def algorithm(self) -> str:
+        """The folder of the preset."""
+        return self.preset.partition("/")[0]
 
 
 @functools.cache
@@ -40,16 +50,19 @@ def finished_run(training: Training, seed: int) -> Path:
         flags = ["--resume", str(path)]
     else:
         flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
+        if training.base is not None:
+            flags += ["--load-path", str(finished_run(training.base, seed))]
         flags += ["--save-dir", str(RUNS), "--run-name", path.name]
-    script = ROOT / "scripts" / f"train_{training.preset.partition('/')[0]}.py"
-    subprocess.run([sys.executable, str(script), *flags, "--no-progress"], check=True)
+    command, *words = training_command(training.algorithm)
+    script = ROOT / "scripts" / f"{command.replace('-', '_')}.py"
+    subprocess.run([sys.executable, str(script), *words, *flags, "--no-progress"], check=True)
     return path
 
 
 def _check_settings(training: Training, path: Path) -> None:
     """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
-    config_type, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
-    expected = load_config(config_type, algorithm, ["--config", training.preset, *training.flags], "").config
+    flags = ["--config", training.preset, *training.flags]
+    expected = load_config(ALGORITHMS[training.algorithm].config_type, training.algorithm, flags, "").config
     refuse_other_settings(path, expected, training.name)
 
 

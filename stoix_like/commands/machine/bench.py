@@ -33,7 +33,7 @@ IN_ALL = (
 BY_NAME = (
     *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),
     *("search", "search_maze"),
-    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed"),
+    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning"),
 )
 WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
 LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
