@@ -88,7 +88,7 @@ def test_an_agents_own_leaves():
     assert leaves_with(AgentConfig, Role.FIXED) & own == sizes | vars(DecoderSectionConfig()).keys()
     assert leaves_with(AgentConfig, Role.TASK) & own == {"parser", "num_turns", "actions_per_turn", "temperature"}
     assert leaves_with(AgentConfig, Role.SCORING) & own == {"num_eval_samples"}
-    assert leaves_with(AgentConfig, Role.LEARNING) & own == own - {"num_eval_samples"}
+    assert leaves_with(AgentConfig, Role.LEARNING) & own == own - {"num_eval_samples", "num_shown_episodes"}
 
 
 def test_pretrainings_own_leaves():

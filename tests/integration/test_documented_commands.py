@@ -28,7 +28,7 @@ SMALL = (
 )
 SMALL_AGENT = (
     "--num-envs 8 --num-minibatches 2 --hidden-dim 16 --num-updates 2 --num-eval-episodes 4"
-    " --num-layers 1 --num-turns 2"
+    " --num-layers 1 --num-turns 2 --num-shown-episodes 0"
 )
 SMALL_SEARCH = (
     f"{SMALL} --num-particles 2 --search-depth 2 --replay-buffer-size 256 --sample-sequence-length 4 --batch-size 4"

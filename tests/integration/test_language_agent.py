@@ -20,8 +20,9 @@ SMALL = (
 def folder(tmp_path_factory):
     """A folder with the runs `base` and `agent`."""
     folder = tmp_path_factory.mktemp("agent")
-    script(folder, f"spa.py pretrain {SMALL} --no-all-modes --no-all-renderings --run-name base")
-    script(folder, f"train_agent.py {SMALL} --load-path base --critic separate --group-size 4 --run-name agent")
+    script(folder, f"spa.py pretrain {SMALL} --num-shown-episodes 0 --no-all-modes --no-all-renderings --run-name base")
+    own = "--critic separate --group-size 4 --num-shown-episodes 2"
+    script(folder, f"train_agent.py {SMALL} --load-path base {own} --run-name agent")
     return folder
 
 
@@ -44,6 +45,16 @@ def test_a_run_tells_what_it_did_and_goes_on(folder):
     shown, _ = script(folder, "train_agent.py --resume agent --num-updates 3")
     assert "update 3/3" in shown
     assert "play_text.py --model" in shown
+    samples = folder / "runs/agent/samples"
+    assert sorted(path.name for path in samples.iterdir()) == [
+        f"00000{n}.{kind}" for n in (2, 3) for kind in ("html", "txt")
+    ]
+    first, second = ((samples / f"00000{n}.txt").read_text() for n in (2, 3))
+    assert first.count("── episode") == second.count("── episode") == 2
+    state = first.split("\n\n")[0]  # what the world wrote of the first level
+    assert "Turn 1" in state
+    assert second.startswith(state)
+    assert not (folder / "runs/base/samples").exists()
 
 
 def test_scores_and_episodes_of_a_run(folder):

@@ -27,6 +27,7 @@ TINY = {
     "num_updates": 6,
     "num_eval_episodes": 4,
     "num_eval_samples": 2,
+    "num_shown_episodes": 0,
     "kwargs": {"size": 3, "intended_p": 1.0, "max_actions": 5},
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stoix_like.config.sections.leaves import LEARNING, SCORING, SHAPE, TASK, leaf
+from stoix_like.config.sections.leaves import LEARNING, MACHINE, SCORING, SHAPE, TASK, leaf
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class AgentSectionConfig:
     temperature: float = leaf(1.0, "of the sampling of tokens", LEARNING | TASK, above=0.0)
     format_penalty: float = leaf(-0.1, "added to the reward of a turn with a malformed answer", LEARNING, high=0.0)
     num_eval_samples: int = leaf(8, "episodes on each level of an evaluation", SCORING, low=1)
+    num_shown_episodes: int = leaf(
+        4, "episodes that each evaluation writes into samples/, always on the same levels; 0 = none", MACHINE, low=0
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,10 @@ class TextEpisode(NamedTuple):
         return sum(turn.reward + turn.penalty for turn in self.turns)
 
 
+#: (parameters, seed of the sampling) -> episodes
+TextPlayer = Callable[[Any, int], list[TextEpisode]]
+
+
 def play_text(
     saved: SavedRun, num_episodes: int, seed: int, index: int = 0, world: Mapping[str, Any] | None = None
 ) -> list[TextEpisode]:
@@ -71,28 +75,48 @@ def play_text(
     Raises:
         ConfigError: a run without a language model, or a world that its tokens cannot write.
     """
+    config = replace_leaves(_language_config(saved), dict(world or {}))
+    return text_player(config, num_episodes)(saved.seed_params(index), seed)
+
+
+def text_player(config: AgentConfig | PretrainConfig, num_episodes: int) -> TextPlayer:
+    """A function that plays an episode on each of the first levels of evaluation, compiled when it is first called.
+
+    Raises ConfigError if the tokens of the agent cannot write its world.
+    """
     import jax
     import jax.numpy as jnp
 
-    from stoix_like.algorithms.agent.scoring import SUCCESS, make_items
+    from stoix_like.algorithms.agent.scoring import make_items
     from stoix_like.algorithms.agent.setup import make_agent
     from stoix_like.algorithms.text.inspection import play_and_judge
     from stoix_like.runtime.runs.agents import make_text_world, make_tokenizer
     from stoix_like.runtime.runs.build import make_env
 
-    config = replace_leaves(_language_config(saved), {**(world or {}), "group_size": 1})
+    config = replace_leaves(config, {"group_size": 1})
     text_world, tokenizer = make_text_world(make_env(config.environment), config.agent), make_tokenizer()
     critic = config.token_ppo.critic if isinstance(config, AgentConfig) else None
     agent = make_agent(text_world, tokenizer, config, critic)
     levels = jax.random.wrap_key_data(jnp.asarray(make_items(agent, None, num_episodes)))
     core = config.training_core
-    play = jax.jit(functools.partial(play_and_judge, agent, core.gamma, core.gae_lambda))
-    found = play(saved.seed_params(index), levels, jax.random.split(jax.random.key(seed), num_episodes))
-    episodes, advantage, metrics = jax.device_get(found)
+    judged = jax.jit(functools.partial(play_and_judge, agent, core.gamma, core.gae_lambda))
+
+    def play(params: Any, seed: int) -> list[TextEpisode]:
+        found = judged(params, levels, jax.random.split(jax.random.key(seed), num_episodes))
+        return _episodes(tokenizer, *jax.device_get(found))
+
+    return play
+
+
+def _episodes(
+    tokenizer: Tokenizer, episodes: Episodes, advantage: np.ndarray, metrics: Mapping[str, np.ndarray]
+) -> list[TextEpisode]:
+    from stoix_like.algorithms.agent.scoring import SUCCESS
+
     solved = metrics.get(SUCCESS)
     return [
         TextEpisode(row, _turns(episodes, advantage, tokenizer, row), None if solved is None else bool(solved[row]))
-        for row in range(num_episodes)
+        for row in range(episodes.tokens.shape[0])
     ]
 
 

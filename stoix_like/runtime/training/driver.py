@@ -15,11 +15,12 @@ from jax.stages import Compiled
 from stoix_like.errors import RunError, StorageError
 from stoix_like.ops import trees
 from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.evaluators.text_episodes import text_player
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.training.callbacks import Callback, LogMetrics, RunClock, SaveCheckpoint, StopTraining
 from stoix_like.runtime.training.chunk import MetricAccumulator, TimedChunk, timed
-from stoix_like.runtime.training.evaluate import Evaluate, Meet
+from stoix_like.runtime.training.evaluate import Evaluate, Meet, WriteSamples
 from stoix_like.runtime.training.parts import RunParts
 from stoix_like.runtime.training.profile import Profile
 from stoix_like.runtime.training.tracing import update_span
@@ -170,7 +171,7 @@ def make_driver(
     metrics = MetricAccumulator(config.environment.task_id)
     log = LogMetrics(metrics, config.logging.log_interval, intervals, seeds, writer)
     evaluate = Evaluate(parts.evaluators, evaluation.eval_interval, seeds, writer, meet, save, reporter)
-    every: list[Callback] = [log, evaluate, *parts.callbacks, save]
+    every: list[Callback] = [log, evaluate, *_samples(parts), *parts.callbacks, save]
     is_kept = parts.loaded.options.profile
     profile, chunks = None, timed(program)
     if parts.group.is_primary and (is_kept or config.logging.otlp_endpoint is not None):  # spans report the phases
@@ -178,3 +179,13 @@ def make_driver(
         every.insert(1, profile)
         chunks = profile.wrap(program)
     return Driver(chunks, clock, every, metrics, meet, writer), profile if is_kept else None
+
+
+def _samples(parts: RunParts) -> list[Callback]:
+    """What shows the episodes of a language agent, if they are asked for."""
+    if not (parts.algorithm.speaks and parts.evaluators and parts.group.is_primary):
+        return []
+    if (count := parts.config.agent.num_shown_episodes) == 0:
+        return []
+    num_seeds = parts.config.training_core.num_seeds
+    return [WriteSamples(text_player(parts.config, count), parts.plan.path / "samples", num_seeds)]

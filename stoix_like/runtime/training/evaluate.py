@@ -1,21 +1,31 @@
-"""The callback that evaluates the policy during training."""
+"""The callbacks that evaluate the policy during training, and that show what a language agent writes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from stoix_like.errors import StoixError
+import jax
+
+from stoix_like.errors import StoixError, StorageError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.evaluators.episode_player import PlayProgress, play_to_end
 from stoix_like.runtime.evaluators.items import ItemEvaluator
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
+from stoix_like.runtime.evaluators.text_episodes import TextPlayer
 from stoix_like.runtime.evaluators.timing import time_share_note
+from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.process_group import Decision, addressable_copy
+from stoix_like.runtime.reports.text_page import lines, text_page
+from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 from stoix_like.runtime.telemetry import Report
 from stoix_like.runtime.training.callbacks import Callback, RunClock, SaveCheckpoint, StopTraining
 from stoix_like.runtime.training.writer import RunWriter
+
+SAMPLES_SEED = 0  # what differs between two files of sample episodes is the agent
 
 
 class Meet(Protocol):
@@ -116,3 +126,43 @@ class Evaluate(Callback):
         except StoixError as error:
             self._meet(error=error)
             raise
+
+
+class WriteSamples(Callback):
+    """Writes `<update>.txt` and `<update>.html` into a folder after each evaluation, of the run's first seed.
+
+    Args:
+        play: plays the episodes.
+        folder: made when it is needed.
+        num_seeds: of the run.
+    """
+
+    def __init__(self, play: TextPlayer, folder: Path, num_seeds: int) -> None:
+        self._play, self._folder, self._num_seeds = play, folder, num_seeds
+        self._written_at = -1
+
+    def next_update(self, clock: RunClock) -> int:
+        is_new = clock.evaluated_at == clock.update != self._written_at
+        return clock.update if is_new and clock.update > 0 else super().next_update(clock)
+
+    def run(self, state: Any, clock: RunClock) -> Any:
+        """Raises StopTraining with the error if a file cannot be written or memory runs out: the state is intact."""
+        self._written_at = clock.update
+        params = addressable_copy(state.params)
+        if self._num_seeds > 1:
+            params = jax.tree.map(lambda x: x[0], params)
+        name = f"{clock.update:06d}"
+        try:
+            with reraise_device_errors("sample episodes cannot be played", "play none: --num-shown-episodes 0"):
+                episodes = self._play(params, SAMPLES_SEED)
+            self._folder.mkdir(exist_ok=True)
+            title = f"{self._folder.parent.name} after update {clock.update:,}"
+            atomic_write_text(self._folder / f"{name}.html", text_page(title, episodes))
+            atomic_write_text(self._folder / f"{name}.txt", "\n".join([*lines(episodes), ""]))
+        except OSError as error:
+            raise StopTraining("failed", _storage_error(self._folder, error)) from error
+        return state
+
+
+def _storage_error(folder: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {folder}: {words_of(error)}", hint_of(error))

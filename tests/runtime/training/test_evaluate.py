@@ -10,9 +10,10 @@ from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.evaluators.episode_player import PlayProgress
 from stoix_like.runtime.evaluators.scores import Scores
+from stoix_like.runtime.evaluators.text_episodes import TextEpisode
 from stoix_like.runtime.hardware.process_group import Decision, OtherProcessFailed
 from stoix_like.runtime.training.callbacks import RunClock, StopTraining
-from stoix_like.runtime.training.evaluate import Evaluate
+from stoix_like.runtime.training.evaluate import Evaluate, WriteSamples
 from stoix_like.runtime.training.tracing import Tracing
 
 
@@ -133,3 +134,36 @@ def test_a_piece_that_failed_elsewhere_is_met_once():
         assert meetings == [None] * meets_at  # another meeting would wait for ever
         assert error.what == "process 1 ended the run"
         assert (calls, is_evaluated) == ([], False)
+
+
+def no_turns(given, _seed):
+    """Episodes without a turn, whose number is that of the parameters."""
+    return [TextEpisode(level, [], succeeded=False) for level in range(int(given.sum()))]
+
+
+def test_sample_episodes_follow_an_evaluation_once(tmp_path):
+    samples, clock = WriteSamples(no_turns, tmp_path / "samples", num_seeds=1), RunClock(0, 9, 1)
+    assert samples.next_update(clock) > clock.last_update  # nothing has been learned
+    clock.update = 4
+    assert samples.next_update(clock) > clock.last_update  # it has not been evaluated
+    clock.evaluated_at = 4
+    assert samples.next_update(clock) == 4
+    assert samples.run(STATE, clock) is STATE
+    assert samples.next_update(clock) > clock.last_update
+    assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == ["000004.html", "000004.txt"]
+    assert (tmp_path / "samples/000004.txt").read_text().count("── episode") == 2
+
+
+def test_sample_episodes_are_of_the_first_seed(tmp_path):
+    clock = RunClock(4, 9, 1, evaluated_at=4)
+    of_seeds = STATE._replace(params=jnp.array([[1.0, 2.0], [9.0, 9.0]]))
+    WriteSamples(no_turns, tmp_path / "samples", num_seeds=2).run(of_seeds, clock)
+    assert (tmp_path / "samples/000004.txt").read_text().count("── episode") == 3
+
+
+def test_sample_episodes_that_cannot_be_written_end_the_run_after_its_checkpoint(tmp_path):
+    (tmp_path / "samples").write_text("a stranger's")
+    with pytest.raises(StopTraining) as request:
+        WriteSamples(no_turns, tmp_path / "samples", num_seeds=1).run(STATE, RunClock(4, 9, 1, evaluated_at=4))
+    assert request.value.error.what.startswith(f"cannot write {tmp_path / 'samples'}: ")
+    assert (tmp_path / "samples").read_text() == "a stranger's"
