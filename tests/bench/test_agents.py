@@ -178,9 +178,11 @@ def test_every_row_has_a_rate(monkeypatch):
     monkeypatch.setattr(speed, "pretrained", lambda leaves, *_: pretrained(leaves, 1, 4))
     nothing = [Conversation(None)] * 4
     monkeypatch.setattr(speed, "make_loops", lambda _: dict.fromkeys(speed.WAYS, lambda: nothing))
-    *beside, alone, learning = speed.agent_speed_suite()
+    *beside, alone, learning, exact, short = speed.agent_speed_suite()
     assert [row.name for row in beside] == [f"agent/rollout/{way}" for way in speed.WAYS]
     assert all(row.ratio == 4.0 for row in beside)
     assert all(row.note.endswith("; 0 of 4 conversations are ours") for row in beside)
     assert (alone.name, learning.name) == ("agent/rollout/single_turn", "agent/train")
     assert all(0.0 < row.share < 1.0 for row in (alone, learning))
+    assert (exact.name, short.name) == ("agent/log_prob_gap/float32", "agent/log_prob_gap/bfloat16")
+    assert exact.value < 1e-5 < short.value < 0.1

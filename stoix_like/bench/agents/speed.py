@@ -16,6 +16,7 @@ from stoix_like.algorithms.text.token_ppo import TokenPPOState
 from stoix_like.bench.agents.conversations import Conversation
 from stoix_like.bench.agents.host_loops import make_loops
 from stoix_like.bench.agents.policies import Case, compiled_rollout, make_case, pretrained, text_world, texts_of
+from stoix_like.bench.agents.precision import gap_rows
 from stoix_like.bench.timing.measure import (
     Measurement,
     Timing,
@@ -59,11 +60,12 @@ class Played(NamedTuple):
 
 
 def agent_speed_suite() -> Iterator[Measurement]:
-    """Our loop beside three on the host; alone with single turns; and learning."""
+    """Our loop beside three on the host; alone with single turns; learning; and its distance from what was sampled."""
     params = pretrained(LEAVES, *PRETRAINED)
     yield from rollout_rows(make_case(params, LEAVES))
     yield single_turn_row(make_case(params, LEAVES | {"context": "single_turn"}))
     yield train_row(params, LEAVES)
+    yield from gap_rows(params, LEAVES)
 
 
 def rollout_rows(case: Case) -> Iterator[Measurement]:
