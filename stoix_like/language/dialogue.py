@@ -12,6 +12,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.language import rendering, templates
 from stoix_like.language.grammar import Grammar, make_grammar
 from stoix_like.language.rendering import PieceTable
+from stoix_like.language.spans import SpanTable, make_spans
 from stoix_like.language.templates import TurnFacts
 from stoix_like.language.tokenizers import TURN_END, Tokenizer
 from stoix_like.types import Array, EnvState, Pieces, TextWorld
@@ -26,6 +27,7 @@ class Lexicon(NamedTuple):
     table: PieceTable  # of the pieces of a dialogue
     grammar: Grammar  # of the answers
     ends: Any  # [E] int32, tokens that end a turn
+    spans: SpanTable  # of the parts of an answer
 
 
 class Dialogue(NamedTuple):
@@ -111,6 +113,7 @@ def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Literal["stri
         table=rendering.make_table(dialogue.texts, tokenizer),
         grammar=make_grammar(dialogue.world.grammar, tokenizer.token_bytes, parser=parser, mode=dialogue.mode),
         ends=np.array(tokenizer.ends, np.int32),
+        spans=make_spans(tokenizer.token_bytes),
     )
 
 

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.algorithms.text.reading import PackedRows
+from stoix_like.language.spans import SpanTable, is_counted, spans_of
 from stoix_like.types import Array, Key, Params
 
 LossSum = Callable[[Params, "TokenRows"], tuple[Array, dict[str, Array]]]  # sums over tokens, not means
@@ -37,6 +39,14 @@ class TokenRows(NamedTuple):
     value: Array  # [R, T', G] float32 before they were
     advantage: Array  # [R, T', G] float32
     target: Array  # [R, T', G] float32, of the value
+    is_answer: Array  # [R, T', G] bool: it stands between the tags of an answer
+
+
+def answer_tokens(table: SpanTable, episodes: Episodes) -> Array:
+    """[N, T, G] bool: the agent wrote the token between the tags of an answer."""
+    by_answer = (-1, episodes.chosen.shape[-1])
+    spans = spans_of(table, episodes.chosen.reshape(by_answer), episodes.is_chosen.reshape(by_answer))
+    return is_counted(spans, "answer_only").reshape(episodes.chosen.shape)
 
 
 def dealt_rows(key: Key, lengths: Array, num_shards: int, num_minibatches: int) -> Array:

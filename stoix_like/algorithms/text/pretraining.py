@@ -179,4 +179,4 @@ def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
     packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
     nothing = jnp.zeros(packed.before.shape)
     chosen, is_chosen = (x.reshape(packed.before.shape) for x in (episodes.chosen, episodes.is_chosen))
-    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing)
+    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=nothing)

@@ -35,6 +35,8 @@ from stoix_like.language.tokenizers import Tokenizer
 from stoix_like.ops import losses, masked
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
 
+ANSWER_ENTROPY = "trainer/answer_entropy"
+
 
 class TokenPPOHyper(NamedTuple):
     """Numbers that may differ between lanes and that a sweep may replace without recompiling. [] float32."""
@@ -77,6 +79,7 @@ class TokenPPOSettings(NamedTuple):
     clips_value: bool
     decays_rates: bool
     standardization: str  # "batch", "minibatch" or "none"
+    entropy_of: str  # the tokens with a bonus: "all" or "answer"
 
 
 class Setup(NamedTuple):
@@ -124,6 +127,7 @@ def settings_of(config: AgentConfig, agent: Agent) -> TokenPPOSettings:
         clips_value=optimization.value_clip_eps is not None,
         decays_rates=optimization.decay_learning_rates,
         standardization=optimization.standardize_advantages,
+        entropy_of=config.token_ppo.entropy_of,
     )
 
 
@@ -206,6 +210,7 @@ def compute_rows(setup: Setup, state: TokenPPOState, episodes: Episodes) -> Toke
         value=value,
         advantage=advantage.reshape(by_row),
         target=target.reshape(by_row),
+        is_answer=batches.answer_tokens(state.lexicon.spans, episodes).reshape(by_row),
     )
 
 
@@ -244,8 +249,10 @@ def optimize(setup: Setup, state: TokenPPOState, rows: TokenRows) -> tuple[Netwo
         return jax.lax.scan(step, learning, dealt)
 
     keys = jax.random.split(role_key(state.key, "shuffle", state.step), settings.epochs)
-    learning, metrics = jax.lax.scan(epoch, _Learning(state.params, state.optimizer), keys)
-    return learning.params, learning.optimizer, jax.tree.map(jnp.mean, metrics)
+    learning, every = jax.lax.scan(epoch, _Learning(state.params, state.optimizer), keys)
+    metrics = jax.tree.map(jnp.mean, every)
+    metrics[ANSWER_ENTROPY] *= rows.is_chosen.sum() / jnp.maximum(rows.is_answer.sum(), 1)  # of a token of an answer
+    return learning.params, learning.optimizer, metrics
 
 
 def loss_sum(
@@ -273,8 +280,10 @@ def loss_sum(
         "trainer/clip_fraction": (held != ratio).astype(jnp.float32),
     }
     sums: dict[str, Any] = {name: jnp.where(rows.is_chosen, x, 0.0).sum() for name, x in per_token.items()}
+    sums[ANSWER_ENTROPY] = jnp.where(rows.is_answer, entropy, 0.0).sum()
+    bonus = sums["trainer/entropy" if setup.settings.entropy_of == "all" else ANSWER_ENTROPY]
     loss = sums["trainer/policy_loss"] + hyper.vf_coef * sums["trainer/value_loss"]
-    return loss - hyper.ent_coef * sums["trainer/entropy"], sums
+    return loss - hyper.ent_coef * bonus, sums
 
 
 def _explained_variance(rows: TokenRows) -> Array:

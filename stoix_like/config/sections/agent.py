@@ -63,6 +63,11 @@ class TokenPPOSectionConfig:
     clip_eps_high: float = leaf(
         0.28, "clip of the probability ratio above 1; clip_eps is that below", LEARNING, above=0.0
     )
+    entropy_of: Literal["all", "answer"] = leaf(
+        "all",
+        "the tokens that earn the entropy bonus: all of the agent's, or those between the tags of its answer",
+        SHAPE,
+    )
     num_microbatches: int = leaf(1, "parts of a minibatch, whose gradients are added up", SHAPE, low=1)
 
 

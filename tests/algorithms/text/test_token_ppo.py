@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.agents import TOKENIZER, tiny_config, tiny_world
+from support.agents import TOKENIZER, scripted_speaker, tiny_config, tiny_world
 
+from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.text import batches, token_ppo
 from stoix_like.algorithms.text.reading import PackedRows
 from stoix_like.algorithms.text.token_ppo import Setup
@@ -72,6 +73,35 @@ def test_the_first_gradient_is_that_of_the_advantages():
     theirs = jax.jit(jax.grad(plain))(state.params)
     for one, other in zip(jax.tree.leaves(ours.torso), jax.tree.leaves(theirs.torso), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_the_tokens_of_an_answer_stand_between_its_tags():
+    setup, state, *_ = played()
+    agent, keys = setup.agent, jax.random.split(jax.random.key(2), 1)
+    said = ["</think><answer>Up || Left</answer><|im_end|>", "</think><answer></answer>", "Up</think>"]
+    speaker = scripted_speaker(agent, said)
+    episodes, _ = rollout(agent.dialogue, state.lexicon, agent.rules, speaker, keys, keys)
+    is_answer = np.asarray(batches.answer_tokens(state.lexicon.spans, episodes))
+    tokens = np.asarray(episodes.chosen)
+    found = [TOKENIZER.to_text(tokens[0, turn][is_answer[0, turn]]) for turn in range(3)]
+    assert found == ["Up || Left", "", ""]
+
+
+def test_the_bonus_is_of_all_tokens_or_of_answers_alone():
+    setup, state, _, rows = played()
+    rows = rows._replace(is_answer=rows.is_chosen & (jnp.arange(rows.chosen.shape[-1]) % 3 == 1)[None, None])
+    logits, _ = token_ppo.read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
+    log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    entropy = -(np.exp(log_probs) * log_probs).sum(axis=-1)
+
+    def bonus(which):
+        with_bonus = setup._replace(settings=setup.settings._replace(entropy_of=which))
+        hyper = state.hyper._replace(ent_coef=jnp.float32(0.0))
+        without = loss_of(with_bonus, state._replace(hyper=hyper), rows)[0]
+        return float(without - loss_of(with_bonus, state, rows)[0]) / 0.01
+
+    np.testing.assert_allclose(bonus("all"), entropy[np.asarray(rows.is_chosen)].sum(), rtol=2e-3)
+    np.testing.assert_allclose(bonus("answer"), entropy[np.asarray(rows.is_answer)].sum(), rtol=2e-3)
 
 
 @pytest.mark.parametrize("context", ["single_turn", "full"])
