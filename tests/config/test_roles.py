@@ -84,16 +84,8 @@ def test_alphazeros_own_leaves():
 def test_an_agents_own_leaves():
     own = leaf_roles(AgentConfig).keys() - leaf_roles(PPOConfig).keys()
     lengths = {"num_turns", "actions_per_turn", "answer_length", "state_length"}
-    sizes = {
-        "rendering",
-        "mode",
-        "parser",
-        "context",
-        "group_size",
-        "critic",
-        "entropy_of",
-        "num_microbatches",
-    } | lengths
+    of_ppo = {"critic", "entropy_of", "num_microbatches"}
+    sizes = {"rendering", "mode", "parser", "context", "group_size"} | lengths | of_ppo
     assert leaves_with(AgentConfig, Role.FIXED) & own == sizes | vars(DecoderSectionConfig()).keys()
     assert leaves_with(AgentConfig, Role.TASK) & own == {"parser", "num_turns", "actions_per_turn", "temperature"}
     assert leaves_with(AgentConfig, Role.SCORING) & own == {"num_eval_samples"}

@@ -85,13 +85,18 @@ def rollout(
         if size * num_shards < num_rows:
             loop = _smaller(speaker, loop, choose(loop.world.is_over, num_shards, size))
         loop = jax.lax.while_loop(functools.partial(_goes_on, rules.slots.turns, num_shards, room), play_turn, loop)
-        world = jax.tree.map(lambda kept, new: kept.at[loop.rows].set(new), world, loop.world)  # noqa: B023
+        world = _with_played(world, loop)
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), loop.episodes), world
 
 
 def _goes_on(num_turns: int, num_shards: int, room: int, loop: _Loop) -> Array:
     """[] bool: there is a turn to play, of more episodes in some shard than the next loop has room for."""
     return (loop.turn < num_turns) & (num_going_on(loop.world.is_over, num_shards) > room)
+
+
+def _with_played(world: WorldState, loop: _Loop) -> WorldState:
+    """The worlds of all N episodes, with those that the loop has played."""
+    return jax.tree.map(lambda kept, new: kept.at[loop.rows].set(new), world, loop.world)
 
 
 def _smaller(speaker: Speaker, loop: _Loop, kept: Array) -> _Loop:

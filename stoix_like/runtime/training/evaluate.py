@@ -159,6 +159,8 @@ class WriteSamples(Callback):
             title = f"{self._folder.parent.name} after update {clock.update:,}"
             atomic_write_text(self._folder / f"{name}.html", text_page(title, episodes))
             atomic_write_text(self._folder / f"{name}.txt", "\n".join([*lines(episodes), ""]))
+        except StoixError as error:
+            raise StopTraining("failed", error) from error
         except OSError as error:
             raise StopTraining("failed", _storage_error(self._folder, error)) from error
         return state

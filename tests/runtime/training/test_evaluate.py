@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -159,6 +160,17 @@ def test_sample_episodes_are_of_the_first_seed(tmp_path):
     of_seeds = STATE._replace(params=jnp.array([[1.0, 2.0], [9.0, 9.0]]))
     WriteSamples(no_turns, tmp_path / "samples", num_seeds=2).run(of_seeds, clock)
     assert (tmp_path / "samples/000004.txt").read_text().count("── episode") == 3
+
+
+def test_sample_episodes_that_do_not_fit_into_memory_end_the_run_after_its_checkpoint(tmp_path):
+    def too_large(_params, _seed):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(StopTraining) as request:
+        WriteSamples(too_large, tmp_path / "samples", num_seeds=1).run(STATE, RunClock(4, 9, 1, evaluated_at=4))
+    assert isinstance(request.value.error, RunError)
+    assert "--num-shown-episodes 0" in request.value.error.hint
+    assert not (tmp_path / "samples").exists()
 
 
 def test_sample_episodes_that_cannot_be_written_end_the_run_after_its_checkpoint(tmp_path):
