@@ -38,7 +38,8 @@ def main(tests, context):
     mesh = jax.make_mesh((4,), ("devices",), axis_types=(AxisType.Auto,))
     divided = NamedSharding(mesh, PartitionSpec("devices"))
     one = samples(*tiny_agent(context=context), keys)
-    four = samples(*tiny_agent(context=context, num_devices=4, num_envs=16), jax.device_put(keys, divided), out_shardings=divided)
+    of_four = tiny_agent(context=context, num_devices=4, num_envs=16)
+    four = samples(*of_four, jax.device_put(keys, divided), out_shardings=divided)
     same = (one[0] == four[0]).all(axis=(1, 2)) & (one[1] == four[1])
     print(json.dumps({"devices": [one[2], four[2]], "samples": len(same), "same": int(same.sum())}))
 
