@@ -23,7 +23,7 @@ LossSum = Callable[[Params, "TokenRows"], tuple[Array, dict[str, Array]]]  # sum
 
 
 SHARES_OF_CONVERSATIONS = (0.25, 0.5, 0.75, 1.0)  # of the slots of a row: the lengths that are compiled
-SHARES_OF_TURNS = (0.6, 1.0)  # whose lengths differ less; each share compiles the decoder once more
+SHARES_OF_TURNS = (0.625, 0.75, 1.0)  # whose lengths differ less; each share compiles the decoder once more
 
 
 class TokenRows(NamedTuple):

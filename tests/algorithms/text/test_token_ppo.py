@@ -131,7 +131,7 @@ def test_rows_are_read_at_the_least_length_that_holds_them():
         return int(batches.at_least_length(packed, lambda rows: jnp.int32(rows.tokens.shape[1])))
 
     assert [lengths(longest, 3) for longest in (1, 5, 6, 10, 11, 15, 16, 20)] == [5, 5, 10, 10, 15, 15, 20, 20]
-    assert [lengths(longest, 1) for longest in (1, 12, 13, 20)] == [12, 12, 20, 20]
+    assert [lengths(longest, 1) for longest in (1, 12, 13, 15, 16, 20)] == [12, 12, 15, 15, 20, 20]
 
 
 def test_a_part_without_a_token_is_skipped():

@@ -38,9 +38,9 @@ def problems(algorithm, *argv):
 --group-size 128 --num-devices 2 => --num-devices: num_envs / group_size = 1 groups are not divisible by 2
 --num-devices 3 => --num-devices: num_envs = 128 is not divisible by 3; use 2 or 4
 --num-minibatches 7 => --num-minibatches: num_envs * num_turns = 1280 rows of tokens are not divisible by
-    num_minibatches * num_microbatches = 28
+    num_minibatches * num_microbatches = 56
 --context full --num-minibatches 64 => --num-minibatches: num_envs = 128 rows of tokens are not divisible by
-    num_minibatches * num_microbatches = 256
+    num_minibatches * num_microbatches = 512
 --format-penalty 0.1 => --format-penalty: must be at most 0, got 0.1
 --temperature 0 => --temperature: must be greater than 0, got 0.0
 --num-turns 100 => --num-turns: must lie in [1, 99], got 100
