@@ -71,6 +71,36 @@ def test_scores_and_episodes_of_a_run(folder):
     assert " # " in shown
 
 
+SWEEP = """
+algorithm: agent
+metric: evaluator/pass_at_2
+num_trials: 2
+fixed: {
+  load_path: base, hidden_dim: 16, num_layers: 1, num_heads: 2, num_turns: 2, num_envs: 8, num_minibatches: 2,
+  num_microbatches: 1, num_updates: 2, eval_interval: 1, num_eval_episodes: 4, num_eval_samples: 2
+}
+space: {actor_lr: {low: 1e-4, high: 1e-2, log: true}}
+"""
+
+
+@pytest.mark.full
+def test_a_sweep_trains_agents_from_one_base(folder):
+    pytest.importorskip("optuna", reason="needs the 'sweep' extra")
+    (folder / "rates.yaml").write_text(SWEEP)
+    (folder / "other.yaml").write_text(SWEEP.replace("load_path: base", "load_path: agent"))
+    (folder / "wrong.yaml").write_text(SWEEP.replace("pass_at_2", "pass_at_4"))
+    (folder / "none.yaml").write_text(SWEEP.replace("load_path: base", "load_path: bose"))
+    assert "did you mean 'pass_at_2'?" in script(folder, "sweep.py wrong.yaml", 2)[1]
+    assert "no run at bose; did you mean 'base'?" in script(folder, "sweep.py none.yaml", 2)[1]
+    script(folder, "sweep.py rates.yaml")
+    trials = json.loads((folder / "runs/rates/trials.json").read_text())["trials"]
+    assert [trial["state"] for trial in trials] == ["complete", "complete"]
+    begins = [(folder / f"runs/rates/trial-000{n}.log").read_text() for n in (0, 1)]
+    assert all("starts with the network (pretraining) of" in log for log in begins)
+    _, err = script(folder, "sweep.py other.yaml --study rates", 2)
+    assert 'load_path is "agent", and was "base" when the study began' in err
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [

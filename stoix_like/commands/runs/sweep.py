@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
     folder = study_folder(arguments.save_dir, arguments.study or path.stem)
     study.require_optuna()
-    check_task(plan)
+    check_task(plan, arguments.save_dir)
     return run_sweep(plan, folder, argv)
 
 

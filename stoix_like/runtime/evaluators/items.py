@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jax
 import numpy as np
@@ -15,10 +15,20 @@ from stoix_like.runtime.evaluators.episode_player import PlayProgress, play_to_e
 from stoix_like.runtime.evaluators.scores import Levels, Scores
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.telemetry.metrics import EvaluationMode
-from stoix_like.types import Array, Key, Params, role_key
+from stoix_like.types import Array, Key, Learner, Params, role_key
 
 SCORE, LENGTH = "score", "length"
+_Score = Callable[[Params, Any, Key], dict[str, Array]]
 MEMORY_HINT = "score fewer items at a time: --num-eval-envs"
+
+
+def metrics_of_items(learner: Learner) -> list[str]:
+    """The names of what a learner scores of items, beside returns and lengths. Nothing is computed."""
+    key = jax.random.key(0)
+    items = jax.tree.map(lambda x: np.asarray(x)[:1], learner.items)
+    params = jax.eval_shape(learner.init, key).params
+    found = jax.eval_shape(cast(_Score, learner.score), params, items, jax.random.split(key, 1))
+    return [name for name in found if name not in (SCORE, LENGTH)]
 
 
 class ItemEvaluator:
@@ -38,7 +48,7 @@ class ItemEvaluator:
 
     def __init__(
         self,
-        score: Callable[[Params, Any, Key], dict[str, Array]],
+        score: _Score,
         items: Any,
         num_at_once: int,
         num_seeds: int = 1,

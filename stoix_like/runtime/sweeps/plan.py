@@ -18,11 +18,12 @@ from stoix_like.config.checks.alphazero import anchor_names
 from stoix_like.config.checks.values import nearest
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.layers import Layer, config_from_layers, merge_layers
+from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.roles import Role, leaves_with
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import shown_path
+from stoix_like.runtime.console.text import algorithm_title, shown_path
 from stoix_like.runtime.loading.documents import read_leaves, read_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, find
 from stoix_like.runtime.loading.strict_yaml import YamlFile, root_node
@@ -35,7 +36,14 @@ from stoix_like.runtime.sweeps.space import (
     unknown_leaf,
 )
 
-CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig}
+CONFIG_TYPES: dict[str, type] = {
+    "ppo": PPOConfig,
+    "spo": SPOConfig,
+    "alphazero": AlphaZeroConfig,
+    "agent": AgentConfig,
+    "pretrain": PretrainConfig,
+}
+_SEARCHING = ("spo", "alphazero")  # whose policies search, so that their networks are scored as well
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"
 
 
@@ -43,7 +51,7 @@ HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md ev
 class SweepSettings:
     """The keys of a sweep file other than `fixed` and `space`."""
 
-    algorithm: Literal["ppo", "spo", "alphazero"] = leaf("ppo", "what trains")
+    algorithm: Literal["ppo", "spo", "alphazero", "agent", "pretrain"] = leaf("ppo", "what trains")
     config: str | None = leaf(
         None, "preset or file that every trial changes; null = what the algorithm trains with by default"
     )
@@ -96,6 +104,8 @@ class SweepPlan(NamedTuple):
         apart = leaves_with(self.config_type, Role.MACHINE | Role.PROCESS) | self.space.keys()
         for leaves in sections.values():
             content |= {name: value for name, value in leaves.items() if name not in apart}
+        if path := values.get("load_path"):  # of `checkpointing`, and yet all trials begin with it
+            content["load_path"] = path
         fingerprint: dict[str, Any] = json.loads(json.dumps(content))
         return fingerprint
 
@@ -176,8 +186,8 @@ def _check_scores(file: YamlFile, plan: SweepPlan) -> None:
         file.problem_of("metric", f"'{metric}' is not of evaluations; did you mean 'evaluator/{name}'?")
     elif prefix == "evaluator_sampled" and not evaluation.evaluate_sampled:
         file.problem_of("metric", f"'{metric}' needs 'evaluate_sampled: true' under 'fixed'")
-    elif prefix == "evaluator_network" and plan.settings.algorithm == "ppo":
-        what = "of algorithms whose policy searches; PPO's network is"
+    elif prefix == "evaluator_network" and plan.settings.algorithm not in _SEARCHING:
+        what = f"of algorithms whose policy searches; {algorithm_title(plan.settings.algorithm)}'s network is"
         file.problem_of("metric", f"'{metric}' is {what} 'evaluator/{name}'")
     interval, last = evaluation.eval_interval, plan.example.training_core.num_updates
     if plan.settings.pruner != "none" and not 0 < interval < last:

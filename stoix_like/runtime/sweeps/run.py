@@ -72,19 +72,28 @@ def _lock(folder: Path) -> RunLock:
         raise RunError(error.what, hint if isinstance(error.__cause__, BlockingIOError) else error.hint) from error
 
 
-def check_task(plan: SweepPlan) -> None:
-    """Checks device, task and metric before the first trial. Raises the StoixError that every trial would raise."""
+def check_task(plan: SweepPlan, save_dir: Path) -> None:
+    """Checks device, task, metric and first parameters before the first trial, whose study is in `save_dir`.
+
+    Raises the StoixError that every trial would raise.
+    """
     import jax
 
     from stoix_like.runtime.hardware import devices
 
     devices.select(plan.example.hardware, plan.example.logging)
-    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.evaluators.items import metrics_of_items  # starts the backend, as do the others: only now
+    from stoix_like.runtime.runs import build
+    from stoix_like.runtime.sweeps.trial import initial_params
     from stoix_like.runtime.telemetry.metrics import EVALUATION_METRICS
 
-    env = build.build(plan.settings.algorithm, plan.example).env
-    of_task = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
-    check_metric(plan, [*EVALUATION_METRICS, *of_task])
+    initial_params(plan, save_dir)
+    env, _, learner = build.build(plan.settings.algorithm, plan.example)
+    if learner.score is not None:
+        own = metrics_of_items(learner)
+    else:
+        own = list(jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0))))
+    check_metric(plan, [*EVALUATION_METRICS, *own])
 
 
 class _SweepRun:

@@ -13,12 +13,14 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.errors import RunError, StoixError, StorageError
 from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.results.series import RunRecord, read_started_run
+from stoix_like.runtime.runs.initial_params import find_initial_params
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Study, Trial
@@ -150,5 +152,15 @@ def _load_trial_config(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfi
         return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=name)
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
-    config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
-    return loaded_config(config, CommandOptions(config=name))
+    leaves = {"save_dir": str(path.parent), "run_name": path.name}
+    if (begins_with := initial_params(plan, path.parents[1])) is not None:
+        leaves["load_path"] = str(begins_with)
+    return loaded_config(plan.config_of(trial.parameters, **leaves), CommandOptions(config=name))
+
+
+def initial_params(plan: SweepPlan, save_dir: Path) -> Path | None:
+    """What `load_path` names, with which all trials begin: a name is that of a run in `save_dir`. None if not set.
+
+    Raises CheckpointError as `find_initial_params`.
+    """
+    return find_initial_params(replace_leaves(plan.example, {"save_dir": str(save_dir)}))

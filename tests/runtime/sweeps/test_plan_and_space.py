@@ -96,6 +96,23 @@ def test_keys_of_a_whole_file_and_their_defaults(plan):
     assert {name: get_leaf(config, name) for name in fixed} == fixed
 
 
+def test_agents_that_write_are_swept_from_a_run_that_is_part_of_the_fingerprint(plan, problems):
+    text = "algorithm: agent\nspace: {entropy_of: {choices: [all, answer]}}\nfixed: {load_path: %s}\n"
+    found = plan(text % "base")
+    assert found.example.agent.num_turns == 10  # agent/frozen_lake
+    assert found.config_of({"entropy_of": "all"}).checkpointing.load_path == "base"
+    assert "load_path" not in plan(SPACE).fingerprint()
+    assert fingerprint_differences(found.fingerprint(), plan(text % "other").fingerprint()) == [
+        'load_path is "other", and was "base" when the study began'
+    ]
+    searched = "metric: evaluator_network/mean_return\n"
+    assert problems(text % "base" + searched) == [
+        "sweep.yaml:4: metric: 'evaluator_network/mean_return' is of algorithms whose policy searches; token PPO's"
+        " network is 'evaluator/mean_return'"
+    ]
+    assert plan("algorithm: pretrain\nspace: {weight_decay: {low: 0, high: 0.1}}\n").example.pretrain.all_modes
+
+
 def test_flags_replace_keys_and_updates_and_steps_each_other(plan):
     assert plan(SPACE + "num_trials: 5\n", num_trials=7).settings.num_trials == 7
     # As flags replace what the file says.
@@ -303,7 +320,7 @@ def test_the_documentation_has_the_defaults():
     lines = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     cells = {name.strip(" `"): default.strip(" `") for _, name, default, *_ in lines}
     defaults = {name: default for name, default in cells.items() if name not in ("fixed", "space")}
-    assert defaults.pop("config") == "<algorithm>/quick"
+    assert defaults.pop("config") == "by algorithm"
     assert defaults == {name: str(value) for name, value in vars(SweepSettings()).items() if name != "config"}
 
 

@@ -10,6 +10,8 @@ from support.paths import ROOT
 import stoix_like as sl
 from stoix_like.algorithms.rollout import refuse_breaches
 from stoix_like.envs.jumanji_tasks import TASKS
+from stoix_like.runtime.evaluators.items import metrics_of_items
+from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.telemetry import Clock, metrics
 
 GAME = "tic_tac_toe"
@@ -40,6 +42,22 @@ def logged_names(algorithm):
     return {re.sub(r"depth_\d+$", "depth_<d>", name) for name in report.values}
 
 
+def agent_learners():
+    """Of PPO over tokens and of pretraining, tiny."""
+    sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "num_turns": 2, "num_minibatches": 1, "num_updates": 4}
+    of_one = {"all_modes": False, "all_renderings": False}
+    for algorithm, make_config, own in (("agent", sl.agent_config, {}), ("pretrain", sl.pretrain_config, of_one)):
+        yield build(algorithm, make_config(**sizes, **own, task_id="FrozenLake-text-v0", num_envs=8)).learner
+
+
+def names_of_agents(learner):
+    """The keys of the report of an update, without being compiled, and of an evaluation."""
+    _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
+    report = metrics.training_report({name: np.zeros(1) for name in accumulated}, Clock(1, 8, 1.0), 8.0, [0])
+    of_items = (f"evaluator/{re.sub(r'at_[0-9]+$', 'at_<k>', name)}" for name in metrics_of_items(learner))
+    return {*report.values, *of_items}
+
+
 def own_metrics():
     """The metrics of the tasks themselves, of those that can be played, and of a game against an opponent."""
     state, timestep = jax.eval_shape(sl.make_env(GAME).reset, jax.random.key(0))
@@ -50,11 +68,14 @@ def own_metrics():
 
 def test_every_key_prefix_and_event_is_named():
     logged = {name for algorithm in (sl.ppo, sl.spo, sl.alphazero) for name in logged_names(algorithm)}
+    of_agents = {name for learner in agent_learners() for name in names_of_agents(learner)}
+    logged |= of_agents
     assert documented("trainer") == {name for name in logged if name.startswith("trainer/")}
     keys = {name for name in logged if name.startswith("actor/")}
     assert documented("actor") == keys | {f"actor/{name}" for name in own_metrics()}
     results = {name: np.ones((1, 2)) for name in ("episode_return", "episode_length", "unfinished")}
     keys = {*metrics.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
+    keys |= {name for name in of_agents if name.startswith("evaluator/")}
     assert documented("evaluator") == keys
     prefixes = [metrics.evaluation_prefix(mode) for mode in ("deterministic", "network", "sampled", "vs_<engine>")]
     assert [prefix for prefix in prefixes if f"`{prefix}/" not in PAGE] == []
