@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,11 +223,17 @@ def _solved_note(claim: Claim, scores: list[dict[str, Any]]) -> str:
     return "; solved " + ", ".join(f"{score['solve_rate']:.4f}" for score in scores)
 
 
-def _score(run: Path, claim: Claim) -> dict[str, Any]:
+@functools.cache
+def _evaluated(run: Path, level_set: str, search: SearchChoice | None, network: bool) -> dict[str, Any]:
+    """The result of a run's last checkpoint, which several claims may read."""
     from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
 
-    settings = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
-    result = evaluate_run(str(run), "latest", settings)
+    settings = EvaluationSettings(level_set=level_set, search=search, network=network)
+    return evaluate_run(str(run), "latest", settings)
+
+
+def _score(run: Path, claim: Claim) -> dict[str, Any]:
+    result = _evaluated(run, claim.level_set, claim.search, claim.network)
     (of_seed,) = result["seeds"].values()
     last = read_started_run(run).last
     return of_seed[claim.metric] | {
