@@ -53,23 +53,29 @@ def apply_gradients(
     rates: Rates,
     factor: Array,
     weight_decay: Array | None = None,
+    is_kernel: NetworkParams | None = None,
 ) -> tuple[NetworkParams, OptimizerState]:
     """(parameters, optimiser state) one step later; `factor` multiplies both rates.
 
     With a `weight_decay`, kernels also shrink by rate * factor * weight_decay of themselves, apart from the gradient
-    (AdamW, Loshchilov & Hutter 2019, arXiv 1711.05101, algorithm 2); biases and scales, which are vectors, do not.
+    (AdamW, Loshchilov & Hutter 2019, arXiv 1711.05101, algorithm 2); biases and scales do not. By default these are the
+    vectors; else `is_kernel` says of each array whether it is a kernel.
     """
+    shrinks = jax.tree.map(lambda w: w.ndim > 1, params) if is_kernel is None else is_kernel
 
-    def step(rate: Array, values: Any, slopes: Any, moments: optax.OptState) -> tuple[Any, optax.OptState]:
+    def step(
+        rate: Array, values: Any, slopes: Any, moments: optax.OptState, shrinks: Any
+    ) -> tuple[Any, optax.OptState]:
         changes, moments = _adam(rate * factor, rates.max_grad_norm).update(slopes, moments)
         if weight_decay is not None:
             shrinking = rate * factor * weight_decay
-            changes = jax.tree.map(lambda x, w: x - shrinking * w if w.ndim > 1 else x, changes, values)
+            changes = jax.tree.map(lambda x, w, may: x - shrinking * w if may else x, changes, values, shrinks)
         return optax.apply_updates(values, changes), moments
 
     policy_values, policy_slopes = (params.torso, params.actor), (gradients.torso, gradients.actor)
-    (torso, actor), actor_state = step(rates.actor_lr, policy_values, policy_slopes, state.actor)
-    critic, critic_state = step(rates.critic_lr, params.critic, gradients.critic, state.critic)
+    of_policy = (shrinks.torso, shrinks.actor)
+    (torso, actor), actor_state = step(rates.actor_lr, policy_values, policy_slopes, state.actor, of_policy)
+    critic, critic_state = step(rates.critic_lr, params.critic, gradients.critic, state.critic, shrinks.critic)
     return NetworkParams(torso, actor, critic), OptimizerState(actor_state, critic_state)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,13 @@ import numpy as np
 
 from stoix_like.errors import ConfigError
 from stoix_like.language import rendering, templates
+from stoix_like.language.automaton import Mode, Parser
 from stoix_like.language.grammar import Grammar, make_grammar
 from stoix_like.language.rendering import PieceTable
 from stoix_like.language.spans import SpanTable, make_spans
 from stoix_like.language.templates import TurnFacts
 from stoix_like.language.tokenizers import TURN_END, Tokenizer
 from stoix_like.types import Array, EnvState, Pieces, TextWorld
-
-Mode = Literal["base", "worldmodel"]
 
 
 class Lexicon(NamedTuple):
@@ -106,7 +105,7 @@ def make_dialogue(world: TextWorld, *, rendering: str, mode: Mode, is_conversati
     return Dialogue(world, world.pieces[rendering], mode, is_conversation)
 
 
-def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Literal["strict", "lenient"]) -> Lexicon:
+def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Parser) -> Lexicon:
     """The tables of a dialogue. Raises ConfigError, with the piece, if the tokenizer lacks one."""
     return Lexicon(
         prompt=np.array(tokenizer.prompt(dialogue.world.prompts[dialogue.mode]), np.int32),

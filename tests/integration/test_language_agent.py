@@ -1,6 +1,7 @@
 """A language agent from nothing, by a user's commands: pretraining, PPO over tokens from it, scores, its episodes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -20,7 +21,12 @@ SMALL = (
 def folder(tmp_path_factory):
     """A folder with the runs `base` and `agent`."""
     folder = tmp_path_factory.mktemp("agent")
-    script(folder, f"spa.py pretrain {SMALL} --num-shown-episodes 0 --no-all-modes --no-all-renderings --run-name base")
+    own = "--num-shown-episodes 0 --no-all-modes --no-all-renderings"
+    shown, err = script(folder, f"spa.py pretrain {SMALL} {own} --run-name base")
+    assert re.search(r"format: 0\.\d{3} of the answers are well-formed; they solve 0\.\d{3} of the levels,", shown)
+    assert (
+        "warning: agents learn from a model with 0.99 on; train longer with --resume runs/base --num-updates 4" in err
+    )
     own = "--critic separate --group-size 4 --num-shown-episodes 2"
     script(folder, f"train_agent.py {SMALL} --load-path base {own} --run-name agent")
     return folder

@@ -34,7 +34,6 @@ def episode_metrics(dialogue: Dialogue, rules: AgentRules, episodes: Episodes, w
         metrics[f"actor/episode_{name}_max"] = values.max()
         metrics[f"actor/episode_{name}_min"] = values.min()
     metrics |= {f"actor/{name}_sum": values.sum() for name, values in success(dialogue, world).items()}
-    spread = jnp.std(returns.reshape(-1, rules.group_size), axis=1)
     of_turns = {
         "well_formed": turns.is_well_formed,
         "cut": turns.was_cut,
@@ -42,6 +41,8 @@ def episode_metrics(dialogue: Dialogue, rules: AgentRules, episodes: Episodes, w
         "actions_per_turn": turns.num_actions,
     }
     metrics |= {f"actor/{name}": masked_mean(x.astype(jnp.float32), turns.was_played) for name, x in of_turns.items()}
-    metrics["actor/groups_without_spread"] = jnp.mean((spread < 1e-6).astype(jnp.float32))
+    if rules.group_size > 1:
+        spread = jnp.std(returns.reshape(-1, rules.group_size), axis=1)
+        metrics["actor/groups_without_spread"] = jnp.mean((spread < 1e-6).astype(jnp.float32))
     metrics["actor/log_prob"] = masked_mean(episodes.log_prob, episodes.is_chosen)
     return metrics

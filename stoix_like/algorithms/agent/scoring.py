@@ -38,7 +38,8 @@ def score(agent: Agent, num_samples: int, params: NetworkParams, items: Any, key
     """{name: [N]} of levels `items`, each played `num_samples` times with sampled tokens.
 
     `score` is the mean success, `pass_at_k` that of the best of k samples (unbiased), `well_formed` the share of turns
-    with a well-formed answer, `length` the mean number of turns.
+    with a well-formed answer, `length` the mean number of turns. Samples of a level have chances of their own in the
+    world, whatever groups have in training. A world that does not tell success has its return for a score.
     """
     rules, lexicon = agent.rules, agent.lexicon
     prompt, ends = jnp.asarray(lexicon.prompt), jnp.asarray(lexicon.ends)
@@ -49,7 +50,7 @@ def score(agent: Agent, num_samples: int, params: NetworkParams, items: Any, key
     found = {"score": succeeded.mean(axis=1)}
     if SUCCESS in success(agent.dialogue, world):
         found[SUCCESS] = found["score"]
-    found |= {f"pass_at_{k}": pass_at_k(count, num_samples, k) for k in KS if k <= num_samples}
+        found |= {f"pass_at_{k}": pass_at_k(count, num_samples, k) for k in KS if k <= num_samples}
     turns, num_tokens = episodes.turns, episodes.is_chosen.sum(axis=2)
     of_turns = {"well_formed": turns.is_well_formed, "cut": turns.was_cut, "answer_length": num_tokens}
     of_turns = {name: _by_level(x, num_samples).astype(jnp.float32) for name, x in of_turns.items()}
@@ -68,7 +69,7 @@ def random_success(agent: Agent, num_samples: int, items: Any, keys: Key) -> Arr
 
 
 def _play(agent: Agent, num_samples: int, speaker: Speaker, items: Any, keys: Key) -> tuple[Episodes, WorldState]:
-    rules = agent.rules._replace(group_size=num_samples)
+    rules = agent.rules._replace(group_size=num_samples, shares_noise=False)
     level_keys = jax.random.wrap_key_data(jnp.asarray(items))
     lexicon = jax.tree.map(jnp.asarray, agent.lexicon)
     return rollout(agent.dialogue, lexicon, rules, speaker, level_keys, keys, held_out=True)

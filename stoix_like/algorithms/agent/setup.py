@@ -19,7 +19,7 @@ from stoix_like.networks.transformer.sizes import AttentionSizes, DecoderSizes
 from stoix_like.types import TextWorld
 
 DEFAULT_HEADS, DEFAULT_LAYERS = 4, 3
-SHARDS_OF_PROCESSES = 8  # several processes use all their devices, of which 2, 4 and 8 divide it
+SHARDS_OF_PROCESSES = 8  # of a run of several processes; with 2, 4 or 8 devices in all, rows stay on their own
 
 
 class Agent(NamedTuple):

@@ -75,10 +75,6 @@ class _SpeakingModel(NamedTuple):
     slots: Slots
     temperature: float
 
-    def read(self, memory: Memory, tokens: Array, is_valid: Array) -> tuple[Array, Memory]:
-        """(hidden state [N, D] after a chunk [N, Q], the memory with it)."""
-        return memories.read(self.model, self.params, memory, tokens, is_valid)
-
 
 def model_speaker(
     model: LanguageModel, params: NetworkParams, prompt: Array, ends: Array, slots: Slots, temperature: float
@@ -102,21 +98,30 @@ def block_length(slots: Slots) -> int:
 def _answer(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn, keys: Key) -> tuple[Answer, Memory]:
     """The answers to a turn."""
     slots = speaking.slots
+    num_read = slots.answer  # tokens of an answer that something follows
     if not slots.is_conversation:
-        memory = memories.only_prompt(memory, slots.prompt)
+        memory, num_read = memories.only_prompt(memory, slots.prompt), slots.answer - 1
     hidden, memory = _read_turn(speaking, memory, user_turn)
     empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
     begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
 
     def goes_on(state: _Sampling) -> Array:
-        return (state.place < slots.answer) & ~jnp.all(state.has_ended)
+        return (state.place < num_read) & ~jnp.all(state.has_ended)
 
-    ended = jax.lax.while_loop(goes_on, functools.partial(_sample, speaking, keys), begun)
+    def write_and_read(state: _Sampling) -> _Sampling:
+        written, tokens, speaks = _written(speaking, keys, state)
+        chunk = (tokens[:, None], speaks[:, None])
+        hidden, memory = memories.read(speaking.model, speaking.params, state.memory, *chunk)
+        return written._replace(hidden=hidden, memory=memory)
+
+    ended = jax.lax.while_loop(goes_on, write_and_read, begun)
+    if num_read < slots.answer:
+        ended, *_ = _written(speaking, keys, ended)
     return ended.answer._replace(was_cut=~ended.has_ended), ended.memory
 
 
-def _sample(speaking: _SpeakingModel, keys: Key, state: _Sampling) -> _Sampling:
-    """One more token of each row that has not ended."""
+def _written(speaking: _SpeakingModel, keys: Key, state: _Sampling) -> tuple[_Sampling, Array, Array]:
+    """(the answers with one more token of each row that has not ended, the tokens [N], which rows spoke [N])."""
     at_place = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.place)
     logits = speaking.model.logits(speaking.params, state.hidden)
     tokens, log_prob = sample_token(at_place, logits, speaking.temperature)
@@ -125,9 +130,9 @@ def _sample(speaking: _SpeakingModel, keys: Key, state: _Sampling) -> _Sampling:
     found = (log_prob, _sampled_value(speaking.model, speaking.params, state.hidden))
     numbers = [jnp.where(speaks, x, 0.0) for x in found]
     written = _with_token(state.answer, state.place, tokens, speaks, *numbers)
-    hidden, memory = speaking.read(state.memory, tokens[:, None], speaks[:, None])
     is_end = jnp.any(tokens[:, None] == speaking.ends[None], axis=1) & speaks
-    return _Sampling(state.place + 1, hidden, state.has_ended | is_end, written, memory)
+    after = _Sampling(state.place + 1, state.hidden, state.has_ended | is_end, written, state.memory)
+    return after, tokens, speaks
 
 
 def _read_turn(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn) -> tuple[Array, Memory]:
@@ -142,7 +147,7 @@ def _read_turn(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn) ->
 
     def read_block(index: Array, carry: tuple[Array, Memory]) -> tuple[Array, Memory]:
         block = (jax.lax.dynamic_slice_in_dim(x, index * size, size, axis=1) for x in (tokens, is_valid))
-        return speaking.read(carry[1], *block)
+        return memories.read(speaking.model, speaking.params, carry[1], *block)
 
     shape = jax.eval_shape(read_block, jnp.int32(0), (None, memory))[0]
     begun = (jnp.zeros(shape.shape, shape.dtype), memory)

@@ -5,7 +5,23 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.types import Array
+
+
+def of_episodes(
+    episodes: Episodes, value: Array, reward_scale: Array | float, gamma: Array | float, gae_lambda: Array | float
+) -> tuple[Array, Array]:
+    """(advantages, targets of the values) [N, T, G] of the tokens of episodes with values [N, T, G] before them.
+
+    A turn earns its reward and its penalty, times `reward_scale`, with its last token. For the others see
+    `token_advantages`.
+    """
+    reward = (episodes.turns.reward + episodes.turns.penalty) * reward_scale
+    reward, by_episode = on_last_token(reward, episodes.is_chosen), (value.shape[0], -1)
+    of_tokens = (value.reshape(by_episode), reward.reshape(by_episode), episodes.is_chosen.reshape(by_episode))
+    advantage, target = token_advantages(*of_tokens, gamma, gae_lambda)
+    return advantage.reshape(value.shape), target.reshape(value.shape)
 
 
 def on_last_token(reward: Array, is_chosen: Array) -> Array:

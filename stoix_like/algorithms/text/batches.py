@@ -1,7 +1,8 @@
 """Rows of tokens in minibatches, and gradients that are added up over parts of one.
 
 The rows of turns that were not played hold no token. Within each logical shard of episodes they come last, the others
-in random order, and rows are dealt out to the minibatches in turn, so these have equally many rows with tokens. Within
+in random order, and are dealt out to the minibatches in turn, so of each shard these have equally many rows with
+tokens, or one more. Within
 a minibatch the long rows come first. Each part of it is read at the least of a few lengths that holds its rows, and
 parts without a token are skipped.
 """
@@ -39,14 +40,20 @@ class TokenRows(NamedTuple):
     value: Array  # [R, T', G] float32 before they were
     advantage: Array  # [R, T', G] float32
     target: Array  # [R, T', G] float32, of the value
-    is_answer: Array  # [R, T', G] bool: it stands between the tags of an answer
+    is_answer: Array  # [R, T', G] bool: it stands between the tags of a well-formed answer
 
 
 def answer_tokens(table: SpanTable, episodes: Episodes) -> Array:
-    """[N, T, G] bool: the agent wrote the token between the tags of an answer."""
+    """[N, T, G] bool: the agent wrote the token between the tags of the answer of a turn that is well-formed.
+
+    Of several answers the first counts, as it does for the world.
+    """
     by_answer = (-1, episodes.chosen.shape[-1])
     spans = spans_of(table, episodes.chosen.reshape(by_answer), episodes.is_chosen.reshape(by_answer))
-    return is_counted(spans, "answer_only").reshape(episodes.chosen.shape)
+    is_answer = is_counted(spans, "answer_only")
+    follows = ~is_answer & (jnp.cumsum(is_answer, axis=1) > 0)  # the first answer
+    is_first = is_answer & (jnp.cumsum(follows, axis=1) == 0)
+    return is_first.reshape(episodes.chosen.shape) & episodes.turns.is_well_formed[..., None]
 
 
 def dealt_rows(key: Key, lengths: Array, num_shards: int, num_minibatches: int) -> Array:

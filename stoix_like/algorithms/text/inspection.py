@@ -12,13 +12,19 @@ from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.metrics import success
 from stoix_like.algorithms.agent.setup import Agent
 from stoix_like.algorithms.agent.speaking import model_speaker
-from stoix_like.algorithms.text.advantages import on_last_token, token_advantages
+from stoix_like.algorithms.text import advantages
 from stoix_like.algorithms.text.reading import pack_rows, read_rows
 from stoix_like.types import Array, Key, NetworkParams
 
 
 def play_and_judge(
-    agent: Agent, gamma: float, gae_lambda: float, params: NetworkParams, level_keys: Key, keys: Key
+    agent: Agent,
+    reward_scale: float,
+    gamma: float,
+    gae_lambda: float,
+    params: NetworkParams,
+    level_keys: Key,
+    keys: Key,
 ) -> tuple[Episodes, Array, dict[str, Array]]:
     """(episodes on levels of evaluation, advantages [N, T, G] of their tokens, the world's metrics [N] by name).
 
@@ -31,8 +37,5 @@ def play_and_judge(
         packed = pack_rows(slots, episodes.tokens, episodes.is_valid)
         _, value = read_rows(agent.model, params, lexicon.prompt, packed)
         episodes = episodes._replace(value=cast(Array, value).reshape(episodes.value.shape))
-    reward = on_last_token(episodes.turns.reward + episodes.turns.penalty, episodes.is_chosen)
-    flat = (episodes.tokens.shape[0], -1)
-    of_tokens = episodes.value.reshape(flat), reward.reshape(flat), episodes.is_chosen.reshape(flat)
-    advantage, _ = token_advantages(*of_tokens, gamma, gae_lambda)
-    return episodes, advantage.reshape(episodes.value.shape), success(agent.dialogue, world)
+    advantage, _ = advantages.of_episodes(episodes, episodes.value, reward_scale, gamma, gae_lambda)
+    return episodes, advantage, success(agent.dialogue, world)

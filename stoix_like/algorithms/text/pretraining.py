@@ -31,6 +31,7 @@ from stoix_like.config.checks.access import get_leaf, replace_leaves
 from stoix_like.config.sections.agent_runs import PretrainConfig
 from stoix_like.language.dialogue import Lexicon
 from stoix_like.language.tokenizers import Tokenizer
+from stoix_like.networks.transformer.model import kernels
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
 
 
@@ -142,9 +143,8 @@ def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
     hyper = state.hyper
     factor = linear_decay(setup.decays_rates, state.step, hyper.num_updates)
     factor *= jnp.minimum(1.0, (state.step + 1) / jnp.maximum(hyper.warmup_updates, 1.0))
-    params, optimizer = apply_gradients(
-        state.params, state.optimizer, gradient, hyper, factor, weight_decay=hyper.weight_decay
-    )
+    now, is_kernel = (state.params, state.optimizer), kernels(state.params)
+    params, optimizer = apply_gradients(*now, gradient, hyper, factor, hyper.weight_decay, is_kernel)
     trained = state.trained.plus(num_tokens)
     metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
     return state._replace(params=params, optimizer=optimizer, trained=trained, step=state.step + 1), metrics
@@ -177,6 +177,6 @@ def _gradient(
 def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
     """The rows of episodes, of which every written token is learned."""
     packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
-    nothing = jnp.zeros(packed.before.shape)
+    nothing, no = jnp.zeros(packed.before.shape), jnp.zeros(packed.before.shape, bool)
     chosen, is_chosen = (x.reshape(packed.before.shape) for x in (episodes.chosen, episodes.is_chosen))
-    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=nothing)
+    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=no)

@@ -36,6 +36,7 @@ from stoix_like.ops import losses, masked
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
 
 ANSWER_ENTROPY = "trainer/answer_entropy"
+ANSWER_TOKENS = "trainer/answer_tokens"  # of a minibatch, by which the entropy is divided; not reported
 
 
 class TokenPPOHyper(NamedTuple):
@@ -193,13 +194,10 @@ def compute_rows(setup: Setup, state: TokenPPOState, episodes: Episodes) -> Toke
     value = episodes.value.reshape(packed.before.shape)  # [R, T', G]
     if setup.agent.model.critic == "separate":
         value = _values(setup, state, packed)
-    reward = (episodes.turns.reward + episodes.turns.penalty) * hyper.reward_scale
-    reward = advantages.on_last_token(reward, episodes.is_chosen)
-    by_episode, by_row = (episodes.tokens.shape[0], -1), value.shape  # [N, T * G] and [R, T', G]
-    is_chosen = episodes.is_chosen.reshape(by_episode)
-    advantage, target = advantages.token_advantages(
-        value.reshape(by_episode), reward.reshape(by_episode), is_chosen, hyper.gamma, hyper.gae_lambda
-    )
+    by_row, is_chosen = value.shape, episodes.is_chosen
+    by_turn = value.reshape(episodes.value.shape)
+    numbers = (hyper.reward_scale, hyper.gamma, hyper.gae_lambda)
+    advantage, target = advantages.of_episodes(episodes, by_turn, *numbers)
     if setup.settings.standardization == "batch":
         advantage = masked.standardize(advantage, is_chosen)
     return TokenRows(
@@ -251,7 +249,7 @@ def optimize(setup: Setup, state: TokenPPOState, rows: TokenRows) -> tuple[Netwo
     keys = jax.random.split(role_key(state.key, "shuffle", state.step), settings.epochs)
     learning, every = jax.lax.scan(epoch, _Learning(state.params, state.optimizer), keys)
     metrics = jax.tree.map(jnp.mean, every)
-    metrics[ANSWER_ENTROPY] *= rows.is_chosen.sum() / jnp.maximum(rows.is_answer.sum(), 1)  # of a token of an answer
+    metrics[ANSWER_ENTROPY] /= jnp.maximum(metrics.pop(ANSWER_TOKENS), 1e-9)
     return learning.params, learning.optimizer, metrics
 
 
@@ -281,6 +279,7 @@ def loss_sum(
     }
     sums: dict[str, Any] = {name: jnp.where(rows.is_chosen, x, 0.0).sum() for name, x in per_token.items()}
     sums[ANSWER_ENTROPY] = jnp.where(rows.is_answer, entropy, 0.0).sum()
+    sums[ANSWER_TOKENS] = rows.is_answer.sum().astype(jnp.float32)
     bonus = sums["trainer/entropy" if setup.settings.entropy_of == "all" else ANSWER_ENTROPY]
     loss = sums["trainer/policy_loss"] + hyper.vf_coef * sums["trainer/value_loss"]
     return loss - hyper.ent_coef * bonus, sums

@@ -8,6 +8,7 @@ from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.loading.documents import print_yaml
 from stoix_like.runtime.loading.flags import parse_flags
@@ -16,6 +17,8 @@ from stoix_like.runtime.runs.sources import load_config
 
 if TYPE_CHECKING:
     from stoix_like.runtime.training.train import TrainResult
+
+LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
 
 
 def train_ppo(argv: list[str]) -> TrainResult | int:
@@ -39,8 +42,35 @@ def train_agent(argv: list[str]) -> TrainResult | int:
 
 
 def pretrain(argv: list[str]) -> TrainResult | int:
-    """Pretrains an agent's model on the format of answers, by default the preset pretrain/frozen_lake."""
-    return _train("pretrain", PretrainConfig, argv)
+    """Pretrains an agent's model on the format of answers, by default the preset pretrain/frozen_lake.
+
+    At the end it says whether the model has the format, and nothing else: whether it succeeds as random actions do.
+    """
+    result = _train("pretrain", PretrainConfig, argv)
+    if not isinstance(result, int) and result.status == "done":
+        _report_format(result)
+    return result
+
+
+def _report_format(result: TrainResult) -> None:
+    import jax
+
+    from stoix_like.runtime.results.series import read_started_run
+
+    if jax.process_index() > 0:
+        return
+    found = read_started_run(result.path).evaluations.get(result.last_update, {})  # none without evaluations
+    names = [f"evaluator/{name}" for name in ("well_formed", "solve_rate", "random_solve_rate")]
+    for seed, values in found.items():
+        if not all(name in values for name in names):
+            continue
+        format_, success, by_chance = (values[name] for name in names)
+        whose = f" of seed {seed}" if len(found) > 1 else ""
+        print(f"format: {format_:.3f} of the answers{whose} are well-formed; they solve {success:.3f}", end="")
+        print(f" of the levels, and random actions {by_chance:.3f}", flush=True)
+        if format_ < LEAST_FORMAT:
+            longer = f"--resume {result.path} --num-updates {2 * result.last_update}"
+            print_to_stderr(f"warning: agents learn from a model with {LEAST_FORMAT} on; train longer with {longer}")
 
 
 def _preset_of_game(argv: list[str]) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from stoix_like.networks.transformer import decoder
 from stoix_like.networks.transformer.attention import KeyValues
-from stoix_like.networks.transformer.decoder import NOTHING_BEFORE, Chunk, Context, Trunk
+from stoix_like.networks.transformer.decoder import NOTHING_BEFORE, Chunk, Context, Layers, Trunk
 from stoix_like.networks.transformer.sizes import DecoderSizes
 from stoix_like.types import Array, Key, NetworkParams
 
@@ -85,6 +85,16 @@ def with_policy(params: NetworkParams, policy: NetworkParams) -> NetworkParams:
     if critic is not None and critic.trunk is not None:
         critic = critic._replace(trunk=jax.tree.map(jnp.copy, policy.torso))  # not the same buffers: both are donated
     return NetworkParams(policy.torso, policy.actor, critic)
+
+
+def kernels(params: NetworkParams) -> NetworkParams:
+    """{each array: whether it is a kernel or an embedding}; biases and scales, which are not, have no weight decay."""
+
+    def of(part: Any) -> Any:
+        return jax.tree.map(lambda x: x.ndim > 2, part) if isinstance(part, Layers) else part.ndim > 1
+
+    is_kernel: NetworkParams = jax.tree.map(of, params, is_leaf=lambda part: isinstance(part, Layers))  # [layers, ...]
+    return is_kernel
 
 
 def _init_value_head(key: Key, width: int) -> ValueHead:

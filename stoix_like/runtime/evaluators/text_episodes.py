@@ -98,8 +98,8 @@ def text_player(config: AgentConfig | PretrainConfig, num_episodes: int) -> Text
     critic = config.token_ppo.critic if isinstance(config, AgentConfig) else None
     agent = make_agent(text_world, tokenizer, config, critic)
     levels = jax.random.wrap_key_data(jnp.asarray(make_items(agent, None, num_episodes)))
-    core = config.training_core
-    judged = jax.jit(functools.partial(play_and_judge, agent, core.gamma, core.gae_lambda))
+    core, scale = config.training_core, config.optimization.reward_scale
+    judged = jax.jit(functools.partial(play_and_judge, agent, scale, core.gamma, core.gae_lambda))
 
     def play(params: Any, seed: int) -> list[TextEpisode]:
         found = judged(params, levels, jax.random.split(jax.random.key(seed), num_episodes))

@@ -10,14 +10,15 @@ from support.agents import TOKENIZER, scripted_speaker, tiny_config, tiny_world
 
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.text import batches, token_ppo
+from stoix_like.algorithms.text.inspection import play_and_judge
 from stoix_like.algorithms.text.reading import PackedRows
 from stoix_like.algorithms.text.token_ppo import Setup
 
 
 @functools.cache
-def played(context="single_turn", critic="stopped"):
+def played(context="single_turn", critic="stopped", **leaves):
     """(setup, a state with parameters in general position, its episodes, rows)."""
-    config = tiny_config(context=context, critic=critic, value_clip_eps=0.5, ent_coef=0.01)
+    config = tiny_config(context=context, critic=critic, value_clip_eps=0.5, ent_coef=0.01, **leaves)
     agent = token_ppo.make_agent(tiny_world(), TOKENIZER, config, critic)
     setup = Setup(agent, token_ppo.settings_of(config, agent))
     state = jax.jit(lambda key: token_ppo.init(setup, token_ppo.make_hyper(config), 2, key))(jax.random.key(0))
@@ -85,6 +86,12 @@ def test_the_tokens_of_an_answer_stand_between_its_tags():
     tokens = np.asarray(episodes.chosen)
     found = [TOKENIZER.to_text(tokens[0, turn][is_answer[0, turn]]) for turn in range(3)]
     assert found == ["Up || Left", "", ""]
+    said = ["</think><answer>Up<|im_end|>", "</think><answer>Up</answer><answer>Left</answer>"]
+    speaker = scripted_speaker(agent, [*said, "</think><answer>Up<answer>Left</think>"])
+    episodes, _ = rollout(agent.dialogue, state.lexicon, agent.rules, speaker, keys, keys)
+    is_answer = np.asarray(batches.answer_tokens(state.lexicon.spans, episodes))
+    assert is_answer.sum(axis=2)[0].tolist() == [0, int(episodes.turns.is_well_formed[0, 1]), 0]
+    assert bool(episodes.turns.is_well_formed[0, 1])
 
 
 def test_the_bonus_is_of_all_tokens_or_of_answers_alone():
@@ -162,10 +169,49 @@ def test_rows_are_dealt_out_once_with_the_empty_ones_last():
     assert len({frozenset(row) for row in np.asarray(others)[:, 0, 0]}) > 1  # other rows share a minibatch
 
 
-def test_a_separate_critic_reads_the_whole_rows_before_learning():
-    setup, state, episodes, rows = played(critic="separate")
+@pytest.mark.parametrize("context", ["single_turn", "full"])
+def test_a_separate_critic_reads_the_whole_rows_before_learning(context):
+    setup, state, episodes, rows = played(context, critic="separate")
     assert float(jnp.abs(episodes.value).max()) == 0.0
     chosen = np.asarray(rows.is_chosen)
-    assert float(jnp.std(rows.value[chosen])) > 1e-3
+    at_once = jax.jit(functools.partial(token_ppo.read_rows, setup.agent.model))
+    _, value = at_once(state.params, state.lexicon.prompt, rows.packed)
+    assert float(jnp.std(value[chosen])) > 1e-3
+    np.testing.assert_allclose(rows.value[chosen], value[chosen], atol=1e-5)
+
+
+def test_tokens_that_were_sampled_at_another_temperature_have_a_ratio_of_one():
+    setup, state, _, rows = played(temperature=0.5)
     _, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
-    assert np.isfinite(float(metrics["trainer/value_loss"]))
+    assert float(metrics["trainer/approx_kl"]) < 1e-6
+    assert float(metrics["trainer/clip_fraction"]) == 0.0
+    agent = setup.agent._replace(temperature=1.0)
+    _, metrics = jax.jit(functools.partial(loss_of, setup._replace(agent=agent)))(state, rows)
+    assert float(metrics["trainer/clip_fraction"]) > 10.0  # tokens: the check above can fail
+
+
+def test_the_entropy_of_an_answers_token_is_a_mean_over_these_tokens():
+    setup, state, _, rows = played()
+    setup = setup._replace(settings=setup.settings._replace(epochs=1, num_minibatches=1))
+    which = (jnp.arange(rows.chosen.shape[-1]) % 3 == 1)[None, None]
+    rows = rows._replace(is_answer=rows.is_chosen & which)
+    logits, _ = token_ppo.read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
+    log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    entropy = -(np.exp(log_probs) * log_probs).sum(axis=-1)
+    *_, metrics = jax.jit(functools.partial(token_ppo.optimize, setup))(state, rows)
+    expected = entropy[np.asarray(rows.is_answer)].mean()
+    np.testing.assert_allclose(metrics["trainer/answer_entropy"], expected, rtol=1e-4)
+    assert "trainer/answer_tokens" not in metrics
+
+
+@pytest.mark.parametrize("critic", ["stopped", "separate"])
+def test_a_page_shows_the_advantages_that_are_learned_from(critic):
+    setup, state, *_ = played(critic=critic, reward_scale=0.1)
+    numbers = [float(getattr(state.hyper, name)) for name in ("reward_scale", "gamma", "gae_lambda")]
+    keys = jax.random.split(jax.random.key(6), 8 // setup.agent.rules.group_size)
+    judge = jax.jit(functools.partial(play_and_judge, setup.agent, *numbers))
+    episodes, advantage, _ = judge(state.params, keys, keys)
+    plain = setup._replace(settings=setup.settings._replace(standardization="none"))
+    rows = jax.jit(functools.partial(token_ppo.compute_rows, plain))(state, episodes)
+    assert float(jnp.std(advantage)) > 0.01
+    np.testing.assert_allclose(rows.advantage.reshape(advantage.shape), advantage, atol=1e-5)

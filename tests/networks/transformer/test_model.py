@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stoix_like.networks.transformer.decoder import Chunk, Context
-from stoix_like.networks.transformer.model import LanguageModel, with_policy
+from stoix_like.networks.transformer.model import LanguageModel, kernels, with_policy
 from stoix_like.networks.transformer.sizes import AttentionSizes, DecoderSizes
 from stoix_like.types import NetworkParams
 
@@ -14,6 +14,7 @@ SIZES = DecoderSizes(11, 2, 8, 12, AttentionSizes(2, 2, 4))
 PROMPT = jnp.array([4, 2])
 TOKENS = jnp.array([[1, 5, 3], [7, 0, 9]])
 POSITIONS = jnp.array([[2, 3, 4], [2, 3, 4]])
+KERNELS = ("query", "key", "value", "output", "gate", "up", "down")
 MASK = jnp.broadcast_to(jnp.tril(jnp.ones((3, 5), bool), k=2), (2, 3, 5))
 
 
@@ -50,6 +51,17 @@ def test_a_separate_critic_reads_with_its_own_trunk():
     params = params_of(model)
     other = params_of(model)._replace(torso=jax.tree.map(jnp.zeros_like, params.torso))
     np.testing.assert_array_equal(values(model, params), values(model, other))
+
+
+def test_what_decays_is_kernels_and_embeddings():
+    attention = SIZES.attention._replace(has_bias=True, normalizes=True)
+    model = LanguageModel(SIZES._replace(attention=attention), "separate")
+    found = kernels(params_of(model))
+    for trunk in (found.torso, found.critic.trunk):
+        layers = trunk.layers
+        assert all((trunk.embedding, *(getattr(layers, name) for name in KERNELS)))
+        assert not any((trunk.norm, layers.attention_norm, layers.ffn_norm, *layers.biases, *layers.head_norms))
+    assert found.critic.head == (True, False, True, False)
 
 
 def test_first_values_are_zero():
