@@ -44,24 +44,22 @@ def finished_run(training: Training, seed: int) -> Path:
 
     The answer is kept: a later call in the same process neither checks nor resumes.
     """
-    path = RUNS / f"{training.name}-s{seed}"
+    path, flags = RUNS / f"{training.name}-s{seed}", ["--config", training.preset, *training.flags]
+    if training.base is not None:
+        flags += ["--load-path", str(finished_run(training.base, seed))]
     if (path / "config.yaml").is_file():
-        _check_settings(training, path)
+        _check_settings(training, flags, path)
         flags = ["--resume", str(path)]
     else:
-        flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
-        if training.base is not None:
-            flags += ["--load-path", str(finished_run(training.base, seed))]
-        flags += ["--save-dir", str(RUNS), "--run-name", path.name]
+        flags += ["--seed", str(seed), "--save-dir", str(RUNS), "--run-name", path.name]
     command, *words = training_command(training.algorithm)
     script = ROOT / "scripts" / f"{command.replace('-', '_')}.py"
     subprocess.run([sys.executable, str(script), *words, *flags, "--no-progress"], check=True)
     return path
 
 
-def _check_settings(training: Training, path: Path) -> None:
-    """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
-    flags = ["--config", training.preset, *training.flags]
+def _check_settings(training: Training, flags: list[str], path: Path) -> None:
+    """Raises ConfigError if the run was trained with other settings than the flags give now: presets change."""
     expected = load_config(ALGORITHMS[training.algorithm].config_type, training.algorithm, flags, "").config
     refuse_other_settings(path, expected, training.name)
 
