@@ -62,7 +62,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "arena": ("console", "hardware", "runs", "evaluators", "figures"),
         "searches": ("console", "runs", "evaluators", "results", "figures"),
         "export": ("console", "weights", "runs", "results"),
-        "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
+        "sweeps": (
+            *("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators", "training", "results"),
+            "figures",
+        ),
     },
     "selfplay": {
         "files": (),

@@ -176,7 +176,9 @@ def pretrained(context):
 # ## PPO over tokens
 #
 # An update plays an episode in each row, gives every token that the agent chose an advantage, and makes clipped steps.
-# Tokens of the world and the forced beginning of an answer have no part in any loss.
+# Tokens of the world and the forced beginning of an answer have no part in any loss. The bonus for the entropy of the
+# guesses keeps other first guesses alive. With 0.02 of it, the decoder that sees all turns settled on 5, from where
+# six of seven numbers can be found.
 
 
 # %%
@@ -194,7 +196,7 @@ def trained(context, base):
         epochs=2,
         actor_lr=0.001,
         critic_lr=0.003,
-        ent_coef=0.02,
+        ent_coef=0.15,
         entropy_of="answer",
         critic="shared",
     )

@@ -12,6 +12,8 @@ from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.results.series import RunRecord
+from stoix_like.runtime.runs.build import ALGORITHMS
+from stoix_like.runtime.runs.sources import load_config
 
 CLAIM = scores.PACKING_CLAIMS[0]
 
@@ -89,3 +91,13 @@ def test_an_agent_begins_with_the_base_of_its_seed_and_each_has_its_own_command(
     assert agent[agent.index("--load-path") + 1] == base[base.index("--save-dir") + 1] + "/pretrain-frozen-lake-s2"
     assert [words[words.index("--seed") + 1] for words in (base, agent)] == ["2", "2"]
     assert run == tmp_path / "agent-frozen-lake-s2"
+    for algorithm, flags in (("pretrain", base[1:]), ("agent", agent)):  # as the two commands would have written them
+        config = load_config(ALGORITHMS[algorithm].config_type, algorithm, flags, "").given
+        folder = tmp_path / config.checkpointing.run_name
+        folder.mkdir()
+        (folder / "config.yaml").write_text(yaml.safe_dump(config_to_dict(config)))
+    trainings.finished_run(agents.AGENT, 2)
+    trainings.finished_run.cache_clear()
+    assert [words[-3:-1] for words in ran[2:]] == [
+        ["--resume", str(tmp_path / f"{name}-frozen-lake-s2")] for name in ("pretrain", "agent")
+    ]
