@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.agents import TOKENIZER, scripted_speaker, tiny_config, tiny_world
+from support.marks import full
 
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.text import batches, token_ppo
@@ -169,7 +170,7 @@ def test_rows_are_dealt_out_once_with_the_empty_ones_last():
     assert len({frozenset(row) for row in np.asarray(others)[:, 0, 0]}) > 1  # other rows share a minibatch
 
 
-@pytest.mark.parametrize("context", ["single_turn", "full"])
+@pytest.mark.parametrize("context", ["single_turn", full("full")])
 def test_a_separate_critic_reads_the_whole_rows_before_learning(context):
     setup, state, episodes, rows = played(context, critic="separate")
     assert float(jnp.abs(episodes.value).max()) == 0.0
@@ -180,6 +181,7 @@ def test_a_separate_critic_reads_the_whole_rows_before_learning(context):
     np.testing.assert_allclose(rows.value[chosen], value[chosen], atol=1e-5)
 
 
+@pytest.mark.full
 def test_tokens_that_were_sampled_at_another_temperature_have_a_ratio_of_one():
     setup, state, _, rows = played(temperature=0.5)
     _, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
@@ -204,9 +206,10 @@ def test_the_entropy_of_an_answers_token_is_a_mean_over_these_tokens():
     assert "trainer/answer_tokens" not in metrics
 
 
-@pytest.mark.parametrize("critic", ["stopped", "separate"])
+@pytest.mark.parametrize("critic", [full("stopped"), "separate"])
 def test_a_page_shows_the_advantages_that_are_learned_from(critic):
-    setup, state, *_ = played(critic=critic, reward_scale=0.1)
+    setup, state, *_ = played(critic=critic)
+    state = state._replace(hyper=state.hyper._replace(reward_scale=jnp.float32(0.1)))
     numbers = [float(getattr(state.hyper, name)) for name in ("reward_scale", "gamma", "gae_lambda")]
     keys = jax.random.split(jax.random.key(6), 8 // setup.agent.rules.group_size)
     judge = jax.jit(functools.partial(play_and_judge, setup.agent, *numbers))
