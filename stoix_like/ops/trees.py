@@ -176,10 +176,12 @@ def _one_after_the_other(function: Callable[..., Any], in_axes: tuple[Any, ...],
 
 
 def _axes_of_leaves(prefix: Any, tree: Any) -> list[int | None]:
-    def is_none(x: Any) -> bool:
-        return x is None
-
-    return jax.tree.leaves(jax.tree.broadcast(prefix, tree, is_leaf=is_none), is_leaf=is_none)
+    """The axis of each leaf of the tree. A None is an axis in the prefix, and no leaf in the tree."""
+    axes: list[int | None] = []
+    jax.tree.map(
+        lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), prefix, tree, is_leaf=lambda x: x is None
+    )
+    return axes
 
 
 def seed_axes(state: Any, shared: tuple[str, ...]) -> Any:

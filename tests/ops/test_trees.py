@@ -103,9 +103,9 @@ def test_seeds_side_by_side_and_one_after_the_other_share_what_all_have(how):
     axes = trees.seed_axes(State(0, 0), ("shared",))
 
     def update(state, factor):
-        return State({"x": state.own["x"] * factor + state.shared}, state.shared), state.own["x"].sum()
+        return State(state.own | {"x": state.own["x"] * factor + state.shared}, state.shared), state.own["x"].sum()
 
-    own = {"x": jnp.arange(6.0).reshape(3, 2)}
+    own = {"none": None, "x": jnp.arange(6.0).reshape(3, 2)}  # as a language model without an output layer has
     mapped = trees.over_seeds(update, how, (axes, None), (axes, 0))
     state, total = jax.jit(mapped)(State(own, jnp.float32(10.0)), jnp.float32(2.0))
     np.testing.assert_array_equal(state.own["x"], 2.0 * np.arange(6.0).reshape(3, 2) + 10.0)
