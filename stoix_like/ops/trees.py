@@ -177,11 +177,12 @@ def _one_after_the_other(function: Callable[..., Any], in_axes: tuple[Any, ...],
 
 def _axes_of_leaves(prefix: Any, tree: Any) -> list[int | None]:
     """The axis of each leaf of the tree. A None is an axis in the prefix, and no leaf in the tree."""
-    axes: list[int | None] = []
-    jax.tree.map(
-        lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), prefix, tree, is_leaf=lambda x: x is None
-    )
-    return axes
+
+    def axes_of(axis: int | None, part: Any) -> list[int | None]:
+        return [axis] * len(jax.tree.leaves(part))
+
+    found = jax.tree.map(axes_of, prefix, tree, is_leaf=lambda x: x is None)
+    return jax.tree.leaves(found, is_leaf=lambda x: x is None)
 
 
 def seed_axes(state: Any, shared: tuple[str, ...]) -> Any:

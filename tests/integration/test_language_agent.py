@@ -97,7 +97,7 @@ def test_a_sweep_trains_agents_from_one_base(folder):
     (folder / "wrong.yaml").write_text(SWEEP.replace("pass_at_2", "pass_at_4"))
     (folder / "none.yaml").write_text(SWEEP.replace("load_path: base", "load_path: bose"))
     assert "did you mean 'pass_at_2'?" in script(folder, "sweep.py wrong.yaml", 2)[1]
-    assert "no run at bose; did you mean 'base'?" in script(folder, "sweep.py none.yaml", 2)[1]
+    assert "no run at bose; did you mean 'base'?" in script(folder, "sweep.py none.yaml", 4)[1]
     script(folder, "sweep.py rates.yaml")
     trials = json.loads((folder / "runs/rates/trials.json").read_text())["trials"]
     assert [trial["state"] for trial in trials] == ["complete", "complete"]
