@@ -8,7 +8,7 @@ action, P particles, L tokens, E episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -25,8 +25,7 @@ Metrics = dict[str, jax.Array]  # flat, device scalars, reduced over updates by 
 FIRST, MID, LAST = 0, 1, 2  # values of TimeStep.step_type, as in dm_env and jumanji
 
 #: One number per use of randomness: key = fold_in(fold_in(root, role), step). The root never changes, so evaluating
-#: more or logging less cannot change training. 10_000, 999 and 0xA11CE are the offsets of rust_rl; equal bits are not a
-#: goal.
+#: more or logging less cannot change training. 10_000, 999 and 0xA11CE are the offsets of rust_rl.
 KEY_ROLES = {
     "params": 1,
     "rollout": 2,
@@ -169,11 +168,13 @@ class Pieces(NamedTuple):
         texts: what may be written. Each is turned into tokens by itself; joined they are the text of a state.
         write: state -> indices into `texts` [M] int32, in the order of the text; -1 where nothing is written.
         longest: the most pieces of a state, at most M.
+        most_tokens: tokens of each text -> the most of a state; None = `longest` times those of the longest text.
     """
 
     texts: tuple[str, ...]
     write: Callable[[EnvState], Array]
     longest: int
+    most_tokens: Callable[[Sequence[int]], int] | None = None
 
 
 class Prompt(NamedTuple):
@@ -181,8 +182,7 @@ class Prompt(NamedTuple):
 
     Attributes:
         marks: one word each, such as "<frozen_lake>" and "<base>".
-        system: the system message.
-        instructions: rules, symbols, actions, budget and a worked example.
+        system, instructions: the system message; rules, symbols, actions, budget and a worked example.
     """
 
     marks: tuple[str, ...]
@@ -289,7 +289,7 @@ class Learner(NamedTuple):
     def policies(self) -> tuple[Policy, Policy]:
         """(the acting policy, the policy without search). Raises ConfigError if the learner has none."""
         if self.policy is None or self.network_policy is None:
-            what = "this algorithm has no policy that takes one action a step, so it plays no episodes"
+            what = "this learner has no policy that takes one action a step"
             raise ConfigError(what, "the evaluations of its training are in metrics.jsonl; plot draws them")
         return self.policy, self.network_policy
 

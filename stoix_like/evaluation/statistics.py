@@ -151,6 +151,13 @@ def score_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(found.point, float(share.low), float(share.high))
 
 
+def share_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """`score_interval` of values [E] from 0 to 1, such as shares of samples that succeeded: its bounds are such too."""
+    found = score_interval(values, confidence)
+    low, high = np.clip([found.low, found.high], 0.0, 1.0)
+    return Interval(found.point, float(low), float(high))
+
+
 def bounded_interval(values: ArrayLike, outcomes: ArrayLike, confidence: float = 0.95) -> Interval:
     """(mean, low, high) of independent values [E], each of which can be any of `outcomes` [K], such as scores of pairs.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -49,16 +50,29 @@ class Dialogue(NamedTuple):
         """The pieces: of turns, of states, of answers."""
         return (*templates.turn_texts(self.mode), *self.pieces.texts, *templates.TAGS, *self.world.grammar)
 
-    @property
-    def num_turn_pieces(self) -> int:
-        """The most pieces of a user turn."""
-        before = templates.NUM_BEFORE_IN_CONVERSATION if self.is_conversation else templates.NUM_BEFORE
-        return before + self.pieces.longest + templates.NUM_AFTER
+    def most_turn_tokens(self, lengths: Sequence[int]) -> int:
+        """The most tokens of a user turn, from those of each of `texts`."""
+        of_turns = lengths[: len(templates.turn_texts(self.mode))]
+        around = templates.most_tokens(of_turns, is_conversation=self.is_conversation)
+        return around + self._most_state_tokens(lengths)
 
-    def num_answer_pieces(self, num_actions: int) -> int:
-        """The most pieces of an answer that has so many actions."""
-        spans = 2 * (self.pieces.longest + 2) if self.mode == "worldmodel" else 0
-        return spans + 2 * num_actions + 3
+    def most_answer_tokens(self, lengths: Sequence[int], num_actions: int) -> int:
+        """The most tokens of an answer that has so many actions, from those of each of `texts`."""
+        tokens = dict(zip(self.texts, lengths, strict=True))
+        tags = [templates.THOUGHT, templates.ANSWER, templates.ANSWERED, TURN_END]
+        spans = 0
+        if self.mode == "worldmodel":
+            tags += [templates.OBSERVATION, templates.OBSERVED, templates.PREDICTION, templates.PREDICTED]
+            spans = 2 * self._most_state_tokens(lengths)
+        actions = num_actions * max(tokens[name] for name in self.world.grammar)
+        return sum(tokens[tag] for tag in tags) + spans + actions + (num_actions - 1) * tokens[templates.SEPARATOR]
+
+    def _most_state_tokens(self, lengths: Sequence[int]) -> int:
+        first = len(templates.turn_texts(self.mode))
+        of_states = lengths[first : first + len(self.pieces.texts)]
+        if self.pieces.most_tokens is not None:
+            return self.pieces.most_tokens(of_states)
+        return self.pieces.longest * max(of_states)
 
     def write_state(self, state: EnvState) -> Array:
         """[N, M] int32, the pieces of states [N, ...]."""

@@ -57,11 +57,6 @@ def num_written(table: PieceTable, pieces: Array) -> Array:
     return jnp.asarray(table.lengths)[pieces].sum(axis=1)
 
 
-def most_tokens(table: PieceTable, num_pieces: int) -> int:
-    """The most tokens that so many pieces can have."""
-    return int(np.max(table.lengths)) * num_pieces
-
-
 def require_slots(what: str, needed: int, slots: int, hint: str) -> None:
     """Raises ConfigError if something is longer than its slots."""
     if needed > slots:

@@ -8,6 +8,7 @@ Turns have ChatML's form. A user turn, with what only later turns of a conversat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -52,7 +53,6 @@ class _Piece(NamedTuple):
 
 
 _PIECE = _Piece()
-NUM_BEFORE, NUM_BEFORE_IN_CONVERSATION, NUM_AFTER = 4, 13, 6  # most pieces of a turn before its state, and after it
 
 
 class TurnFacts(NamedTuple):
@@ -62,6 +62,17 @@ class TurnFacts(NamedTuple):
     reward: Array  # float32 of the turn before
     was_cut: Array  # bool: the answer before did not end by itself
     num_actions_left: Array  # int32, below 100
+
+
+def most_tokens(lengths: Sequence[int], *, is_conversation: bool) -> int:
+    """The most tokens of a turn without its state, from those of each of `turn_texts`."""
+    digit = max(lengths[: len(DIGITS)])
+    once = [_PIECE.turn, _PIECE.state, _PIECE.budget, _PIECE.reminder, _PIECE.assistant, _PIECE.think]
+    num_digits = 4  # of the turn and of the actions that are left
+    if is_conversation:
+        once += [_PIECE.turn_end, _PIECE.user, _PIECE.reward, _PIECE.minus, _PIECE.point, _PIECE.after_reward]
+        num_digits += 3
+    return sum(lengths[piece] for piece in once) + num_digits * digit
 
 
 def before_state(facts: TurnFacts, *, is_conversation: bool) -> Array:
@@ -83,7 +94,7 @@ def _reward(facts: TurnFacts) -> list[Array]:
 
 
 def after_state(facts: TurnFacts) -> Array:
-    """[N, NUM_AFTER] int32 pieces."""
+    """[N, 6] int32 pieces."""
     left = facts.num_actions_left
     pieces = [_PIECE.budget, *_whole(left), _PIECE.reminder, _PIECE.assistant, _PIECE.think]
     return jnp.stack([jnp.broadcast_to(jnp.asarray(piece), left.shape) for piece in pieces], axis=1).astype(jnp.int32)

@@ -73,8 +73,10 @@ def test_scores_and_episodes_of_a_run(folder):
     assert page.count("<h2>") == 2
     assert "advantage" in page
     assert "<script" not in page
-    shown, _ = script(folder, "play_text.py --model base --task-id Sokoban-text-v0 --episodes 1 --out other.html")
+    shown, _ = script(folder, "play_text.py --model base --task-id Sokoban-text-v0 --episodes 1")
     assert " # " in shown
+    pages = [path.name for path in (folder / "runs/base").glob("*.html")]
+    assert pages == ["episodes-Sokoban-text-v0.html"]  # that of its own world is another
 
 
 SWEEP = """
@@ -107,14 +109,36 @@ def test_a_sweep_trains_agents_from_one_base(folder):
     assert 'load_path is "agent", and was "base" when the study began' in err
 
 
+@pytest.mark.full
+def test_two_seeds_are_trained_from_one_base_side_by_side(folder):
+    """Both learn as if alone."""
+    own = "--num-microbatches 1 --load-path base --num-shown-episodes 0"
+    shown, err = script(folder, f"train_agent.py {SMALL} {own} --num-seeds 2 --run-name two")
+    assert "note: only 0." in shown + err
+    script(folder, f"train_agent.py {SMALL} {own} --seed 1 --run-name second")
+    rows = [json.loads(line) for line in (folder / "runs/two/metrics.jsonl").read_text().splitlines()]
+    alone = [json.loads(line) for line in (folder / "runs/second/metrics.jsonl").read_text().splitlines()]
+    losses = [
+        [row["trainer/policy_loss"] for row in found if row.get("seed") == 1 and "trainer/policy_loss" in row]
+        for found in (rows, alone)
+    ]
+    assert len(losses[0]) == 2
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    with_three = f"train_agent.py {SMALL} {own.replace('base', 'two')} --num-seeds 3"
+    assert "are of 2 seeds, and this run trains 3" in script(folder, with_three, 4)[1]
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("evaluate.py agent --search-particles 4", "no policy that takes one action a step"),
-        ("animate.py agent", "no policy that takes one action a step"),
-        ("compare_search.py agent", "no policy that takes one action a step"),
-        ("export_policy.py agent", "no policy that takes one action a step"),
+        ("evaluate.py agent --search-particles 4", "--search-particles: runs/agent writes its actions as text"),
+        ("animate.py agent", "animate: runs/agent writes its actions as text"),
+        ("compare_search.py agent", "compare-search: runs/agent writes its actions as text"),
+        ("export_policy.py agent", "export: runs/agent writes its actions as text"),
         ("train_agent.py --load-path base --hidden-dim 24 --num-heads 2", "base"),
+        full(
+            f"train_agent.py {SMALL.replace('heads 2', 'heads 4')} --load-path base", "num_heads 2, and this run has 4"
+        ),
         ("train_ppo.py --config ppo/frozen_lake --load-path base", "only one of the two is a language model"),
         ("spa.py finetune", "no stage 'finetune'"),
     ],

@@ -7,12 +7,13 @@ import pytest
 
 from stoix_like.errors import ConfigError
 from stoix_like.language import templates
+from stoix_like.language.dialogue import make_dialogue
 from stoix_like.language.rendering import make_table, num_written, pack, require_slots
 from stoix_like.language.sampling import sample_token
 from stoix_like.language.templates import TurnFacts
 from stoix_like.language.tokenizers import TURN_END, word_tokenizer
 from stoix_like.language.words import WORDS
-from stoix_like.types import Prompt
+from stoix_like.types import Pieces, Prompt, TextWorld
 
 SMALL = word_tokenizer(["a", "ab", " b", "c\n", TURN_END], marks=["<world>", "<4>"])
 
@@ -105,11 +106,39 @@ def test_turns_tell_reward_turn_and_budget():
     assert all(text.endswith("<|im_end|>\n<|im_start|>assistant\n<think>") for text in after)
 
 
-def test_the_counts_of_pieces_are_what_is_written():
-    told = facts(1, [0.0], [False], [5])
-    for is_conversation, most in ((False, templates.NUM_BEFORE), (True, templates.NUM_BEFORE_IN_CONVERSATION)):
-        assert templates.before_state(told, is_conversation=is_conversation).shape[1] == most
-    assert templates.after_state(told).shape[1] == templates.NUM_AFTER
+@pytest.mark.parametrize("is_conversation", [False, True])
+def test_the_most_tokens_of_a_turn_are_those_of_its_longest_text(is_conversation):
+    """Where every byte is a token, and where every piece is one."""
+    told = facts(11, [-10.5], [True], [10])  # everything that a turn can have
+    around = [templates.before_state(told, is_conversation=is_conversation), templates.after_state(told)]
+    lengths = [len(text) for text in templates.turn_texts("base")]
+    longest = sum(len(text) for pieces in around for text in as_text(pieces))
+    assert templates.most_tokens(lengths, is_conversation=is_conversation) == longest
+    ones = [1] * len(lengths)
+    num_pieces = sum(pieces.shape[1] for pieces in around)
+    assert templates.most_tokens(ones, is_conversation=is_conversation) == num_pieces
+
+
+PIECES = Pieces(("left", "right!"), lambda state: jnp.full((3,), state), longest=3)
+
+
+@pytest.mark.parametrize("mode", ["base", "worldmodel"])
+@pytest.mark.parametrize("pieces", [PIECES, PIECES._replace(most_tokens=lambda lengths: 3 * lengths[1])])
+def test_the_most_tokens_of_an_answer_are_those_of_its_longest_text(mode, pieces):
+    world = TextWorld(None, {"words": pieces}, ("Up", "Further"), {mode: Prompt(())})
+    dialogue = make_dialogue(world, rendering="words", mode=mode, is_conversation=False)
+    lengths = [len(text) for text in dialogue.texts]
+    state = dialogue.write_state(jnp.ones(1, jnp.int32))  # "right!" three times
+    spans = (state, state) if mode == "worldmodel" else None
+    answer = dialogue.write_answer(jnp.array([[1, 1]]), spans)
+    longest = "".join(dialogue.texts[piece] for piece in answer[0] if piece >= 0)
+    assert "<answer>Further || Further</answer><|im_end|>" in longest
+    assert dialogue.most_answer_tokens(lengths, 2) == len(longest)
+    told = facts(11, [0.0], [False], [10])
+    turn = "".join(
+        dialogue.texts[piece] for piece in dialogue.write_turn(jnp.ones(1, jnp.int32), told)[0] if piece >= 0
+    )
+    assert dialogue.most_turn_tokens(lengths) == len(turn)
 
 
 def test_tokens_are_drawn_from_the_softmax_over_the_temperature():

@@ -68,11 +68,12 @@ def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: Crit
 
 def make_slots(section: AgentSectionConfig, dialogue: Dialogue, lexicon: Lexicon) -> Slots:
     """The sizes of rows. Raises ConfigError if a state or an answer of the format may not fit."""
-    longest_turn = rendering.most_tokens(lexicon.table, dialogue.num_turn_pieces)
-    longest_answer = rendering.most_tokens(lexicon.table, dialogue.num_answer_pieces(section.actions_per_turn))
+    lengths = [int(length) for length in lexicon.table.lengths[:-1]]  # of each text, without the row of no text
+    longest_turn = dialogue.most_turn_tokens(lengths)
+    longest_answer = dialogue.most_answer_tokens(lengths, section.actions_per_turn)
     state, answer = section.state_length or longest_turn, section.answer_length or longest_answer
     rendering.require_slots("agent.state_length: a turn of this world", longest_turn, state, "leave it null")
-    shortest = rendering.most_tokens(lexicon.table, dialogue.num_answer_pieces(1))
+    shortest = dialogue.most_answer_tokens(lengths, 1)
     rendering.require_slots("agent.answer_length: an answer with one action", shortest, answer, "raise it")
     return Slots(len(lexicon.prompt), section.num_turns, state, answer, dialogue.is_conversation)
 

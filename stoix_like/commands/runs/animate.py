@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
     saved = saved_run.load_run(arguments.run, arguments.checkpoint)
     if not 0 <= arguments.index < saved.num_seeds:
         raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
+    saved.require_policy("animate")
     params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
     is_deterministic = not arguments.sampled
     chosen = select_policy(saved, choice, arguments.network, is_deterministic)

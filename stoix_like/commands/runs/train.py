@@ -18,8 +18,6 @@ from stoix_like.runtime.runs.sources import load_config
 if TYPE_CHECKING:
     from stoix_like.runtime.training.train import TrainResult
 
-LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
-
 
 def train_ppo(argv: list[str]) -> TrainResult | int:
     """Trains PPO, by default the preset ppo/quick."""
@@ -56,6 +54,7 @@ def _report_format(result: TrainResult) -> None:
     import jax
 
     from stoix_like.runtime.results.series import read_started_run
+    from stoix_like.runtime.runs.agents import LEAST_FORMAT
 
     if jax.process_index() > 0:
         return

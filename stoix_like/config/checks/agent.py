@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from stoix_like.config.checks.access import section_types
@@ -47,6 +48,10 @@ def _part_problems(config: Any) -> list[str]:
         parts, num_parts = "num_minibatches * num_microbatches", num_parts * config.token_ppo.num_microbatches
     if num_rows % num_parts == 0:
         return []
+    unit = num_parts // math.gcd(num_parts, num_rows // config.environment.num_envs)
+    if "token_ppo" in section_types(config.__class__):
+        unit = math.lcm(unit, config.agent.group_size)
     return [
-        f"training_core.num_minibatches: {of} = {num_rows} rows of tokens are not divisible by {parts} = {num_parts}"
+        f"training_core.num_minibatches: {of} = {num_rows} rows of tokens are not divisible by {parts} = {num_parts};"
+        f" num_envs can be a multiple of {unit}"
     ]

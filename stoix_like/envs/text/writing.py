@@ -57,9 +57,18 @@ def _renderings(grid: Pieces, coordinates: Pieces) -> dict[str, Pieces]:
         after = coordinates.write(state)
         return jnp.concatenate([grid.write(state), jnp.where(after < 0, -1, after + len(grid.texts))])
 
+    def most_tokens(lengths: Sequence[int]) -> int:
+        first = len(grid.texts)
+        return _most(grid, lengths[:first]) + _most(coordinates, lengths[first:])
+
     texts, longest = (*grid.texts, *coordinates.texts), grid.longest + coordinates.longest
-    both = Pieces(texts, write, longest)  # no text is in both
+    both = Pieces(texts, write, longest, most_tokens)  # no text is in both
     return {"grid": grid, "coordinates": coordinates, "both": both}
+
+
+def _most(pieces: Pieces, lengths: Sequence[int]) -> int:
+    """The most tokens of a state, from those of each text."""
+    return pieces.longest * max(lengths) if pieces.most_tokens is None else pieces.most_tokens(lengths)
 
 
 def _grid(symbols: str, last_symbols: str, num_cells: int, place: Callable[[Any], Array]) -> Pieces:
@@ -141,4 +150,11 @@ def _sentence(cells: _Cells, clauses: Sequence[_Clause]) -> Pieces:
         parts = [part for phrase, _, name in clauses for part in (jnp.array([texts.index(phrase)]), name(state))]
         return jnp.concatenate([*parts, jnp.array([texts.index(" .\n")])]).astype(jnp.int32)
 
-    return Pieces(texts, write, longest)
+    def most_tokens(lengths: Sequence[int]) -> int:
+        """Each phrase once, and after it as many of the longest names as may follow, or what is said if none does."""
+        num_rows, num_names, num_texts = cells.shape[0], sum(cells.shape), len(cells.texts)
+        name = max(lengths[:num_rows]) + max(lengths[num_rows:num_names])  # of a cell: two texts
+        none = max(lengths[num_names:num_texts], default=0)
+        return sum(lengths[num_texts:]) + sum(max(most // 2 * name, none) for _, most, _ in clauses)
+
+    return Pieces(texts, write, longest, most_tokens)

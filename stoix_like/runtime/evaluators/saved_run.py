@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stoix_like.config.checks.alphazero import engine_name
+from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from stoix_like.runtime.evaluators.scores import Evaluator
     from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.types import Key
+
+
+#: What agents that write are scored by that lies in [0, 1], so that intervals do too.
+SHARES = ("solve_rate", "random_solve_rate", "well_formed", "cut", *(f"pass_at_{k}" for k in (1, 2, 4, 8)))
 
 
 class EvaluationSettings(NamedTuple):
@@ -80,23 +86,44 @@ def _evaluate_items(saved: SavedRun, settings: EvaluationSettings, reporter: Rep
     """`evaluate_run` of a run without a policy, whose learner scores items itself."""
     import jax
 
-    if settings.search is not None or settings.network or not settings.deterministic:
-        _ = saved.learner.policies  # raises: there is nothing to search with, and answers are always sampled
+    from stoix_like.runtime.runs.build import ALGORITHMS
+
+    speaks = ALGORITHMS[saved.meta.algorithm].speaks
+    if speaks and not settings.deterministic:
+        raise ConfigError(f"--sampled: the answers of {saved.path} are always sampled", "leave it out")
+    for flag in _flags_of_policies(settings):
+        saved.require_policy(flag)
     evaluator, items = item_evaluator(saved, settings.num_episodes, settings.level_set, settings.num_envs)
     num_items = evaluator.levels.num_episodes
     levels = {"levels": settings.level_set or f"{num_items:,} of evaluation", "level_hash": None}
-    scored = _description(saved) | {"mode": "sampled", "policy": "its own scores", **levels}
+    unit = "levels" if speaks else "items"
+    scored = _description(saved) | {"mode": "sampled", "policy": "its own scores", "unit": unit, **levels}
     reporter.info(heading(scored))
-    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter)
+    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter, SHARES if speaks else ())
     if (ceiling := ceiling_of_items(saved, items)) is not None:
         scored["ceiling"] = ceiling
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
+def _flags_of_policies(settings: EvaluationSettings) -> list[str]:
+    """The flags that were given and that choose among the policies of a run."""
+    given = (
+        []
+        if settings.search is None
+        else [name for name, x in settings.search._asdict().items() if x not in (None, False)]
+    )
+    searches = [f"--search-{name.replace('_', '-')}" for name in given] or ["--search"] * (settings.search is not None)
+    return [*searches, *["--network"] * settings.network, *["--sampled"] * (not settings.deterministic)]
+
+
 def _scores(
-    saved: SavedRun, evaluator: Evaluator | ItemEvaluator, root: Key, reporter: Reporter
+    saved: SavedRun,
+    evaluator: Evaluator | ItemEvaluator,
+    root: Key,
+    reporter: Reporter,
+    shares: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """{seed: {metric: numbers}}. All seeds play the same levels with one compiled program."""
+    """{seed: {metric: numbers}}. All seeds play the same levels with one compiled program. `shares` lie in [0, 1]."""
     reporter.progress("compiling …")
     began = time.monotonic()
     evaluator.compile(saved.seed_params(0), root)
@@ -106,7 +133,10 @@ def _scores(
         scores = evaluator(saved.seed_params(index), root, 0, reporter.progress)
         if warning := scores.cut_warning():
             reporter.warning(warning)
-        seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
+        found = {metric: values[0] for metric, values in scores.results.items()}
+        of_success = ("episode_return",) if shares and "solve_rate" in found else ()  # the same numbers
+        bounded = (*shares, *of_success)
+        seeds[name] = {metric: _summary(values, is_share=metric in bounded) for metric, values in found.items()}
     return seeds
 
 
@@ -122,8 +152,8 @@ def _description(saved: SavedRun) -> dict[str, Any]:
     }
 
 
-def _summary(values: np.ndarray) -> dict[str, float | int]:
-    interval = statistics.score_interval(values)
+def _summary(values: np.ndarray, *, is_share: bool) -> dict[str, float | int]:
+    interval = statistics.share_interval(values) if is_share else statistics.score_interval(values)
     return {
         "episodes": int(values.size),
         "mean": float(interval.point),
@@ -161,7 +191,7 @@ def heading(scored: dict[str, Any]) -> str:
 
 def table_text(result: dict[str, Any]) -> str:
     """The result as aligned text, without its heading."""
-    rows = [["seed", "update", "metric", "mean", "95 % interval", "min", "max", "episodes"]]
+    rows = [["seed", "update", "metric", "mean", "95 % interval", "min", "max", result.get("unit", "episodes")]]
     for seed, metrics in result["seeds"].items():
         for metric, row in metrics.items():
             numbers = [f"{row[name]:.4f}" for name in ("mean", "min", "max")]

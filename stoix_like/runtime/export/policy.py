@@ -32,7 +32,7 @@ def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
     from stoix_like.runtime.runs.build import ALGORITHMS
     from stoix_like.runtime.weights import parameters, policy_folder, policy_program
 
-    _ = saved.learner.policies  # raises if there are none
+    saved.require_policy("export")
     if saved.updates[index] < 0:
         raise CheckpointError(
             f"seed {saved.seeds[index]} of {saved.path} has no best checkpoint: no score of it was a number",

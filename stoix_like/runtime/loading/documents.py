@@ -159,7 +159,10 @@ def parse_leaf(text: str, kind: type, leaf: str) -> tuple[Any, str | None]:
         is_null = text.lower() in ("null", "none", "~") and allows(annotation, type(None))
         return check_leaf(kind, leaf, None if is_null else text)
     try:
-        return check_leaf(kind, leaf, _value(compose(text), annotation))
+        node = compose(text)
+        return (
+            (None, f"needs a value, got '{text}'") if node is None else check_leaf(kind, leaf, _value(node, annotation))
+        )
     except yaml.YAMLError as error:
         return None, f"{problem_in(error)[1]}, got '{text}'"
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from stoix_like.algorithms.agent.setup import make_agent
+from stoix_like.algorithms.agent.setup import decoder_sizes, make_agent
 from stoix_like.algorithms.text import pretraining, token_ppo
 from stoix_like.config.sections.agent import AgentSectionConfig
 from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.envs.text import worlds
 from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
 from stoix_like.language.words import WORDS
+from stoix_like.runtime.console.spelling import training_name
 from stoix_like.runtime.loading.prompts import read_prompts
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.runs.host_values import best_scores
 from stoix_like.runtime.runs.inputs import TOKENIZER
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
+
+LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
 
 
 def make_text_world(env: Environment, agent: AgentSectionConfig | None = None) -> TextWorld:
@@ -67,3 +73,29 @@ def policy_params(params: Params) -> NetworkParams:
     """The decoder's part of an agent's parameters, without a value function."""
     policy: NetworkParams = params
     return policy._replace(critic=None)
+
+
+def hidden_sizes(config: AgentConfig | PretrainConfig) -> dict[str, float]:
+    """{leaf: number} of a decoder that the shapes of its parameters do not show."""
+    attention = decoder_sizes(config.architecture, config.decoder, 1).attention
+    return {name: getattr(attention, name) for name in ("num_heads", "num_kv_heads", "head_dim", "rope_theta")}
+
+
+def base_notes(config: AgentConfig, base: CheckpointMeta | None) -> list[str]:
+    """What an agent begins with, if it will probably not learn from that; `base` is None for a fresh decoder."""
+    if base is None:
+        pretrain = training_name("pretrain")
+        return [f"a fresh decoder never writes a valid answer: {pretrain} makes one that does, for --load-path"]
+    notes, best, is_pretrained = [], best_scores(base), base.algorithm == "pretrain"
+    if is_pretrained and base.update == 0:
+        notes.append("the base has done no update of its pretraining")
+    elif is_pretrained and best is not None and min(best.scores) < LEAST_FORMAT:
+        well_formed = math.floor(1e3 * min(best.scores)) / 1e3
+        notes.append(f"only {well_formed:.3f} of the base's answers are well-formed; agents need {LEAST_FORMAT}")
+    if base.task_id != config.environment.task_id:
+        notes.append(f"the base has learned to answer in {base.task_id}, not in {config.environment.task_id}")
+    for name, own in (("mode", config.agent.mode), ("rendering", config.agent.rendering)):
+        learned = base.config.get("agent", {}).get(name, own)
+        if learned != own and not base.config.get("pretrain", {}).get(f"all_{name}s", False):
+            notes.append(f"the base has learned to answer in {name} {learned}, not in {own}")
+    return notes

@@ -22,6 +22,7 @@ from stoix_like.networks.transformer.model import with_policy
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs import agents
 from stoix_like.runtime.runs.bank_files import with_bank
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
@@ -47,6 +48,11 @@ class Algorithm(NamedTuple):
     steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
     search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
     speaks: bool = False  # its episodes are text
+    # (configuration) -> {leaf: number} on which the function of parameters depends, and which their shapes do not show:
+    hidden_sizes: Callable[[Any], dict[str, float]] = lambda _: {}
+    # (configuration, metadata of the checkpoint that a new run's parameters are from, or None if they are fresh) ->
+    # what the user should know of it:
+    origin_notes: Callable[[Any, CheckpointMeta | None], list[str]] = lambda *_: []
     # further environments that the policy is evaluated in, by mode such as vs_random
     further_envs: Callable[[Environment, Any], dict[str, Environment]] = lambda *_: {}
 
@@ -118,6 +124,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         build=_make_agent,
         inputs=_language_inputs,
         speaks=True,
+        hidden_sizes=agents.hidden_sizes,
+        origin_notes=agents.base_notes,
     ),
     "pretrain": Algorithm(
         PretrainConfig,
@@ -127,6 +135,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         build=_make_agent,
         inputs=_language_inputs,
         speaks=True,
+        hidden_sizes=agents.hidden_sizes,
     ),
 }
 """All algorithms by key. Your own program may add to it."""

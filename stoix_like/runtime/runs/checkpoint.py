@@ -245,6 +245,5 @@ def _reporting_removal(path: Path) -> Iterator[None]:
 
 
 def _no_checkpoint(folder: Path) -> CheckpointError:
-    return CheckpointError(
-        f"no checkpoint in {folder}", "give the folder of a run that has saved one: ls runs/*/checkpoints"
-    )
+    hint = "give a run that has saved one: ls runs/*/checkpoints; one that ended before cannot be resumed"
+    return CheckpointError(f"no checkpoint in {folder}", hint)

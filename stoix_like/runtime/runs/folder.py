@@ -36,10 +36,12 @@ def run_path(save_dir: str, name: str) -> Path:
         raise ConfigError(f"checkpointing.run_name: {name!r} cannot name a run", RUN_NAME_RULE)
     path = Path(save_dir) / name
     if path.exists():
-        raise ConfigError(
-            f"checkpointing.run_name: {path} exists already",
-            f"choose another --run-name, or continue it: --resume {path}",
-        )
+        hint = "choose another --run-name"
+        if any(found.name.isdecimal() for found in (path / "checkpoints").glob("*")):
+            hint += f", or continue it: --resume {path}"
+        elif (path / "config.yaml").is_file() and not (path / STUDY_FILE).is_file():
+            hint += "; it is a run without a checkpoint: nothing of it can be continued"
+        raise ConfigError(f"checkpointing.run_name: {path} exists already", hint)
     return path
 
 

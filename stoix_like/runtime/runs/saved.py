@@ -13,6 +13,7 @@ from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.runs import inputs
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
@@ -100,6 +101,19 @@ class SavedRun(NamedTuple):
         empty = {path: trees.at_path(template, path) for path in left_out}
         state = trees.with_paths(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), empty))
         return inputs.place(state, given, template)
+
+    def require_policy(self, asked: str) -> None:
+        """Raises ConfigError if the run has no policy of one action a step; `asked`, a command or a flag, needs one."""
+        if self.learner.policy is not None:
+            return
+        path, what = str(self.path), "has no policy that takes one action a step"
+        hint = f"{command_line('evaluate', path)} shows its scores"
+        if ALGORITHMS[self.meta.algorithm].speaks:
+            what, hint = (
+                "writes its actions as text",
+                f"{command_line('play-text', '--model', path)} shows its episodes",
+            )
+        raise ConfigError(f"{asked}: {path} {what}", hint)
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its index."""

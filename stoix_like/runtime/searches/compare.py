@@ -62,7 +62,7 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
     from stoix_like.runtime.searches.methods import RunOnLevels
 
     saved = saved_run.load_run(str(path), checkpoint)
-    _ = saved.learner.policies  # raises if there are none
+    saved.require_policy("compare-search")
     if saved.meta.algorithm == "alphazero":
         what = f"{path} is a run of AlphaZero, which searches by simulations, not with particles"
         raise ConfigError(

@@ -12,6 +12,8 @@ from stoix_like.runtime.telemetry.sink import Clock, Report, RunMeta
 GAP = " · "
 FILLING = "filling the replay"  # shown instead of losses
 _PLAIN_TRAINER = ("policy_loss", "entropy")  # the TRAINER values of a plain line; metrics.jsonl holds all
+_FORMAT = "well_formed"  # of agents that write: without it nothing is learned
+SHOWN_APART = ("mean_return", _FORMAT, "episodes")  # of evaluations, in `score_text` or of no interest
 _EXTREME = re.compile("(max|min)_.*|.*_(max|min)")
 
 
@@ -94,7 +96,7 @@ class RunSummary:
         return self.named(prefix, names)
 
     def score_text(self) -> str:
-        """`mean_return 0.83 (best 0.86 @ 110)`, plus `network alone 0.81` if the policy searches.
+        """`mean_return 0.83 (best 0.86 @ 110)`, plus `network alone 0.81` if the policy searches, and the format.
 
         Empty before the first evaluation.
         """
@@ -102,7 +104,7 @@ class RunSummary:
         score = self.named("evaluator", ["mean_return"])
         network = self.of("evaluator_network").get("mean_return")
         alone = [] if network is None else [f"network alone {number_text(network)}"]
-        return GAP.join([" ".join([*score, *best]), *alone]) if score else ""
+        return GAP.join([" ".join([*score, *best]), *alone, *self.named("evaluator", [_FORMAT])]) if score else ""
 
     def plain_line(self, *, is_training: bool) -> str:
         """One line for pipes and log files; with what was learned and played if the report `is_training`."""
@@ -110,7 +112,7 @@ class RunSummary:
         if is_training:
             if math.isfinite(self.steps_per_second):
                 parts.append(f"{self.steps_per_second:,.0f} {self.label('steps_per_second')}")
-            parts += self.named("actor", ["mean_return"])
+            parts += self.named("actor", ["mean_return", _FORMAT])
             parts += [FILLING] if self.is_filling else self.named("trainer", _PLAIN_TRAINER)
         if score := self.score_text():
             parts.append(f"eval {score}")

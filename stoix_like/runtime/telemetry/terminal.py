@@ -23,7 +23,7 @@ from rich.text import Text
 from stoix_like.runtime.console.streams import SafeStream, is_terminal
 from stoix_like.runtime.console.text import duration_text
 from stoix_like.runtime.telemetry.sink import Report, RunMeta
-from stoix_like.runtime.telemetry.summary import FILLING, GAP, RunSummary, parse_labels
+from stoix_like.runtime.telemetry.summary import FILLING, GAP, SHOWN_APART, RunSummary, parse_labels
 
 LABELS_VARIABLE = "STOIX_LIKE_METRIC_LABELS"
 
@@ -172,7 +172,7 @@ class TerminalView:
             "actor": summary.essential("actor"),
         }
         if summary.of("evaluator"):
-            rows["evaluator"] = [summary.score_text(), *summary.essential("evaluator", "mean_return", "episodes")]
+            rows["evaluator"] = [summary.score_text(), *summary.essential("evaluator", *SHOWN_APART)]
         for category, texts in rows.items():
             table.add_row(Text(f" {category}", style="dim"), "  ".join(texts))
         return Group(bar, table)

@@ -93,6 +93,9 @@ def _log_origin(parts: RunParts, view: TerminalView, telemetry: TelemetryHub) ->
     elif plan.load_from is not None:
         view.note(f"starts with {initial_params.describe_initial_params(plan.algorithm, plan.load_from)}")
         telemetry.write([event(clock, "checkpoint_loaded", path=str(plan.load_from))])
+    if plan.resumed is None:
+        for note in initial_params.origin_notes(plan.algorithm, parts.config, plan.load_from):
+            view.note(note)
 
 
 def other_levels_note(evaluated_at: int, num_updates: int) -> str:

@@ -205,10 +205,9 @@ def _new_state(
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
         return state
-    source, num_seeds, fresh = plan.load_from, config.training_core.num_seeds, state.params
-    wanted = on_local_device(template.params)
-    load = functools.partial(initial_params.load_initial_params, plan.algorithm, config.environment.task_id, source)
-    params = group.run_on_primary(lambda: load(wanted, process_group.addressable_copy(fresh), num_seeds, tokenizer))
+    fresh, wanted = state.params, on_local_device(template.params)
+    load = functools.partial(initial_params.load_initial_params, plan.algorithm, config, plan.load_from, wanted)
+    params = group.run_on_primary(lambda: load(process_group.addressable_copy(fresh), tokenizer))
     return state._replace(params=group.place_from_primary(params, template.params))
 
 

@@ -10,7 +10,9 @@ import contextlib
 import itertools
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from stoix_like.runtime.console import signals
 
@@ -45,3 +47,21 @@ def stopping_on_signals(request: StopRequest | None = None) -> Iterator[StopRequ
     request = request or StopRequest()
     with signals.receiving(request.receive):
         yield request
+
+
+def showing_next_command(
+    close_view: Callable[[], None], last_checkpoint: Callable[[], Path | None], command: str | None
+) -> AbstractContextManager[None]:
+    """If a signal ends the process in the block, the last checkpoint is named, and the command that resumes the run.
+
+    The command is None if it would not do the same: a run that is resumed with other values has not yet stored them.
+    """
+
+    def lines() -> list[str]:
+        close_view()
+        if (path := last_checkpoint()) is None:
+            return []
+        last = f"the last checkpoint is of update {int(path.name):,}"
+        return [last, "next: the same command again" if command is None else f"next: {command}"]
+
+    return signals.closing_lines(lines)

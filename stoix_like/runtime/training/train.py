@@ -14,7 +14,6 @@ from jax.stages import Compiled
 
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import StoixError
-from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, training_command
 from stoix_like.runtime.hardware import devices, process_group
@@ -34,7 +33,7 @@ from stoix_like.runtime.training.evaluate import Meet
 from stoix_like.runtime.training.parts import RunParts, build_parts
 from stoix_like.runtime.training.profile import Profile
 from stoix_like.runtime.training.start import RunStart
-from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
+from stoix_like.runtime.training.stopping import StopRequest, showing_next_command, stopping_on_signals
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
 if TYPE_CHECKING:
@@ -150,7 +149,8 @@ def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: c
         group.sync(error=writer.collect())
     view.compiling()
     began = time.monotonic()
-    program = _compile(parts)
+    with showing_next_command(view.close, writer.last_checkpoint, _resume_command(plan) if not plan.changes else None):
+        program = _compile(parts)
     seconds = time.monotonic() - began
     view.compiled(seconds)
     writer.write([event(clock.now(), "compiled", compile_seconds=round(seconds, 3))])
@@ -208,18 +208,12 @@ def _compile(parts: RunParts) -> Compiled:
 
 def _run(started: _StartedRun) -> str:
     """The status of the run. Its failure is logged; a second signal shows what is left."""
-
-    def lines() -> list[str]:
-        started.view.close()
-        if (path := started.writer.last_checkpoint()) is None:
-            return []
-        return [f"the last checkpoint is of update {int(path.name):,}", f"next: {_resume_command(started.parts.plan)}"]
-
+    view, writer = started.view, started.writer
     try:
-        with signals.closing_lines(lines):
+        with showing_next_command(view.close, writer.last_checkpoint, _resume_command(started.parts.plan)):
             return started.driver.run(started.parts.state)
     except StoixError as error:
-        started.writer.log_failure(event(started.parts.clock.now(), "failed", message=error.what))
+        writer.log_failure(event(started.parts.clock.now(), "failed", message=error.what))
         raise
 
 

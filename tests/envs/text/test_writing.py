@@ -122,6 +122,18 @@ def test_every_text_is_written_in_some_state_and_none_is_there_twice(names):
         assert len(set(pieces.texts)) == len(pieces.texts)
 
 
+@pytest.mark.parametrize("name", ENVS)
+def test_the_most_tokens_of_a_state_are_at_least_those_that_are_written_and_not_many_more(name):
+    """Where every byte is a token; where every text is one, they are the most pieces."""
+    _, indices = written(name)
+    for rendering, pieces in world_of(name).pieces.items():
+        lengths = np.array([len(text) for text in pieces.texts])
+        longest = np.where(indices[rendering] >= 0, lengths[indices[rendering]], 0).sum(axis=1).max()
+        find = pieces.most_tokens or (lambda lengths, pieces=pieces: pieces.longest * max(lengths))
+        assert longest <= find(lengths.tolist()) <= 3 * longest
+        assert find([1] * len(lengths)) == pieces.longest
+
+
 def test_hand_written_pieces():
     zero, one = jnp.int32(0), jnp.int32(1)
     lake = Lake(jnp.array([[False, True], [False, False]]), Position(zero, zero), Position(one, one))

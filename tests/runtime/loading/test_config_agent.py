@@ -38,9 +38,11 @@ def problems(algorithm, *argv):
 --group-size 128 --num-devices 2 => --num-devices: num_envs / group_size = 1 groups are not divisible by 2
 --num-devices 3 => --num-devices: num_envs = 128 is not divisible by 3; use 2 or 4
 --num-minibatches 7 => --num-minibatches: num_envs * num_turns = 1280 rows of tokens are not divisible by
-    num_minibatches * num_microbatches = 56
+    num_minibatches * num_microbatches = 56; num_envs can be a multiple of 28
+--group-size 8 --num-minibatches 7 => --num-minibatches: num_envs * num_turns = 1280 rows of tokens are not divisible by
+    num_minibatches * num_microbatches = 56; num_envs can be a multiple of 56
 --context full --num-minibatches 64 => --num-minibatches: num_envs = 128 rows of tokens are not divisible by
-    num_minibatches * num_microbatches = 512
+    num_minibatches * num_microbatches = 512; num_envs can be a multiple of 512
 --format-penalty 0.1 => --format-penalty: must be at most 0, got 0.1
 --temperature 0 => --temperature: must be greater than 0, got 0.0
 --num-turns 100 => --num-turns: must lie in [1, 99], got 100
@@ -61,7 +63,7 @@ def test_a_length_of_a_rollout_names_its_line(file):
     ("words", "expected"),
     rows("""
 --num-minibatches 7 => --num-minibatches: num_envs * num_turns = 640 rows of tokens are not divisible by
-    num_minibatches = 7
+    num_minibatches = 7; num_envs can be a multiple of 7
 --critic shared => unknown flag '--critic'; it belongs to section 'token_ppo', which this command does not use
 """),
 )

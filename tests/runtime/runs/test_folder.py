@@ -62,6 +62,21 @@ def test_a_name_cannot_leave_the_folder(name):
     assert not list(Path().iterdir())
 
 
+def test_a_taken_name_can_be_resumed_if_it_has_a_checkpoint():
+    path, other = _make_run("runs/a"), "choose another --run-name"
+    begun = f"{other}; it is a run without a checkpoint: nothing of it can be continued"
+    for folder, hint in (("0.orbax-checkpoint-tmp", begun), ("0", f"{other}, or continue it: --resume runs/a")):
+        (path / "checkpoints" / folder).mkdir(parents=True)
+        with refused(ConfigError, "checkpointing.run_name: runs/a exists already", hint):
+            run_folder.run_path("runs", "a")
+    for file in ("study.db", "champion.json", "notes.txt"):  # a sweep, a pipeline, whatever a user keeps
+        kept = Path(f"runs/{Path(file).stem}")
+        kept.mkdir()
+        (kept / file).touch()
+        with refused(ConfigError, f"checkpointing.run_name: {kept} exists already", other):
+            run_folder.run_path("runs", kept.name)
+
+
 def test_create_writes_configuration_and_versions_and_latest_follows_if_it_is_no_folder():
     path = _make_run("runs/a")
     assert (path / "config.yaml").read_text() == "# a configuration\n"

@@ -187,6 +187,10 @@ def test_a_report_on_a_pipe_is_one_plain_line():
     assert text == "update 20/200 · eval mean_return 0.5 (best 0.5 @ 20)\n"
     text = _shown([report(200, "actor", steps_per_second=10.0, mean_return=math.nan)])
     assert text == "update 200/200 · 10 steps/s · mean_return –\n"
+    written = report(200, "actor", mean_return=0.5, well_formed=0.75)
+    text = _shown([written, report(200, "evaluator", mean_return=0.25, well_formed=1.0)])
+    scores = "eval mean_return 0.25 (best 0.25 @ 200) · well_formed 1"
+    assert text == f"update 200/200 · mean_return 0.5 · well_formed 0.75 · {scores}\n"
 
 
 def test_labels_come_from_the_environment(capsys):

@@ -4,7 +4,9 @@ import os
 import signal
 
 import pytest
+from support.scripted_runs import SMALL_PPO_RUN, command
 
+from stoix_like.runtime.training import train
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
 
@@ -69,3 +71,20 @@ def test_a_lost_connection_may_say_so_twice_and_is_ignored_under_nohup(not_under
             assert not stop.is_set
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_new_run_that_is_left_while_it_compiles_says_how_to_go_on(inside, monkeypatch, capsys):
+    def left(_parts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "_compile", left)
+    assert command("train-ppo", **SMALL_PPO_RUN, run_name="a") == 130
+    *_, last, then = capsys.readouterr().out.splitlines()
+    assert last == "the last checkpoint is of update 0"
+    assert then.startswith("next: ")
+    assert then.endswith(" --resume a")
+    monkeypatch.undo()
+    assert command("train-ppo", "--resume", inside / "a") == 0
+    monkeypatch.setattr(train, "_compile", left)
+    assert command("train-ppo", "--resume", inside / "a", num_updates=99) == 130
+    assert "next: the same command again" in capsys.readouterr().out  # what it changes is not stored yet
