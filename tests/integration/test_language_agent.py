@@ -110,6 +110,23 @@ def test_a_sweep_trains_agents_from_one_base(folder):
 
 
 @pytest.mark.full
+def test_a_run_that_is_held_to_its_base_reads_it_again_when_it_goes_on(folder):
+    own = "--num-microbatches 1 --num-shown-episodes 0 --group-size 4 --kl-coef 0.5 --rollout-filter-ratio 0.5"
+    script(folder, f"train_agent.py {SMALL} {own} --load-path runs/base --run-name held")
+    script(folder, "train_agent.py --resume held --num-updates 3")
+    rows = [json.loads(line) for line in (folder / "runs/held/metrics.jsonl").read_text().splitlines()]
+    found = [row["trainer/reference_kl"] for row in rows if "trainer/reference_kl" in row]
+    assert len(found) == 3
+    assert min(found) >= 0.0 < max(found)
+    (folder / "runs/base").rename(folder / "moved")
+    try:
+        _, err = script(folder, "train_agent.py --resume held --num-updates 4", 4)
+    finally:
+        (folder / "moved").rename(folder / "runs/base")
+    assert "no run at runs/base" in err
+
+
+@pytest.mark.full
 def test_two_seeds_are_trained_from_one_base_side_by_side(folder):
     """Both learn as if alone."""
     own = "--num-microbatches 1 --load-path base --num-shown-episodes 0"

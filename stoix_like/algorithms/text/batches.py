@@ -41,6 +41,7 @@ class TokenRows(NamedTuple):
     advantage: Array  # [R, T', G] float32
     target: Array  # [R, T', G] float32, of the value
     is_answer: Array  # [R, T', G] bool: it stands between the tags of a well-formed answer
+    reference: Array  # [R, T', G] float32, the log-probability by a reference; 0 without one
 
 
 def answer_tokens(table: SpanTable, episodes: Episodes) -> Array:

@@ -179,4 +179,4 @@ def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
     packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
     nothing, no = jnp.zeros(packed.before.shape), jnp.zeros(packed.before.shape, bool)
     chosen, is_chosen = (x.reshape(packed.before.shape) for x in (episodes.chosen, episodes.is_chosen))
-    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=no)
+    return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=no, reference=nothing)

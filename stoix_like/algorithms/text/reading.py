@@ -25,12 +25,16 @@ class PackedRows(NamedTuple):
     before: Array  # [R, T', G] int32, the place of the token before each slot of the answers
 
 
-def pack_rows(slots: Slots, tokens: Array, is_valid: Array) -> PackedRows:
-    """The packed rows of episodes [N, T, S + G]."""
+def pack_rows(slots: Slots, tokens: Array, is_valid: Array, *, of_all: bool = False) -> PackedRows:
+    """The packed rows of episodes [N, T, S + G].
+
+    With `of_all` every slot of a turn takes the place of those of the answers, so that G is S + G.
+    """
     tokens, is_valid = as_rows(slots, tokens), as_rows(slots, is_valid)
     order = jnp.argsort(~is_valid, axis=1, stable=True)
     count = jnp.cumsum(is_valid, axis=1, dtype=jnp.int32) - is_valid  # tokens before each slot
-    of_answers = count.reshape(count.shape[0], -1, slots.per_turn)[:, :, slots.state :]
+    of_turns = count.reshape(count.shape[0], -1, slots.per_turn)
+    of_answers = of_turns if of_all else of_turns[:, :, slots.state :]
     return PackedRows(
         tokens=jnp.take_along_axis(tokens, order, axis=1),
         length=is_valid.sum(axis=1, dtype=jnp.int32),

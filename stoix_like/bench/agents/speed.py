@@ -11,8 +11,8 @@ import jax
 from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.algorithms.agent.playing import WorldState
 from stoix_like.algorithms.agent.setup import make_agent
-from stoix_like.algorithms.text import token_ppo
-from stoix_like.algorithms.text.token_ppo import TokenPPOState
+from stoix_like.algorithms.text import token_ppo, token_rows, token_state
+from stoix_like.algorithms.text.token_state import Setup, TokenPPOState
 from stoix_like.bench.agents.conversations import Conversation
 from stoix_like.bench.agents.host_loops import make_loops
 from stoix_like.bench.agents.policies import Case, compiled_rollout, make_case, pretrained, text_world, texts_of
@@ -97,7 +97,7 @@ def single_turn_row(case: Case) -> Measurement:
 def train_row(params: NetworkParams, leaves: Mapping[str, Any]) -> Measurement:
     """A pass over the rows of episodes that the policy played, its gradient steps included."""
     setup, state, episodes, world = _collected(params, leaves)
-    rows = jax.jit(functools.partial(token_ppo.compute_rows, setup))(state, episodes)
+    rows = jax.jit(functools.partial(token_rows.compute_rows, setup))(state, episodes)
     optimize = jax.jit(functools.partial(token_ppo.optimize, setup))
 
     def learn() -> Any:
@@ -111,15 +111,13 @@ def train_row(params: NetworkParams, leaves: Mapping[str, Any]) -> Measurement:
     return row._replace(note=f"chosen tokens; {read:,.0f} tokens/s with those of the world; {row.note}")
 
 
-def _collected(
-    params: NetworkParams, leaves: Mapping[str, Any]
-) -> tuple[token_ppo.Setup, TokenPPOState, Episodes, WorldState]:
+def _collected(params: NetworkParams, leaves: Mapping[str, Any]) -> tuple[Setup, TokenPPOState, Episodes, WorldState]:
     """What is learned from: the episodes of a policy, whose values are those of an untrained head."""
     config = agent_config(**leaves, epochs=1)
     agent = make_agent(text_world(config), make_tokenizer(), config, config.token_ppo.critic)
-    setup = token_ppo.Setup(agent, token_ppo.settings_of(config, agent))
+    setup = Setup(agent, token_state.settings_of(config, agent))
     num_groups = config.environment.num_envs // config.agent.group_size
-    state = token_ppo.init(setup, token_ppo.make_hyper(config), num_groups, jax.random.key(0))
+    state = token_state.init(setup, token_state.make_hyper(config), num_groups, jax.random.key(0))
     state = state._replace(params=with_policy(state.params, params))
     return setup, state, *jax.jit(functools.partial(token_ppo.collect, setup))(state)
 

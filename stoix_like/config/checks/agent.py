@@ -25,7 +25,7 @@ def agent_problems(config: Any) -> list[str]:
         if environment.num_envs % agent.group_size:
             problems.append(f"agent.group_size: {agent.group_size} does not divide num_envs = {environment.num_envs}")
             return problems
-        problems += _group_problems(config)
+        problems += _group_problems(config) + _learning_problems(config)
     return problems + _part_problems(config)
 
 
@@ -36,6 +36,19 @@ def _group_problems(config: Any) -> list[str]:
     if num_envs % num_devices or num_groups % num_devices == 0:
         return []
     return [f"hardware.num_devices: num_envs / group_size = {num_groups} groups are not divisible by {num_devices}"]
+
+
+def _learning_problems(config: Any) -> list[str]:
+    """What PPO over tokens needs of other sections."""
+    section, group_size, problems = config.token_ppo, config.agent.group_size, []
+    if section.kl_coef > 0.0 and config.checkpointing.load_path is None:
+        problems.append("token_ppo.kl_coef: the run is held to the parameters that it begins with; give load_path")
+    if group_size == 1 and section.advantage_estimator in ("grpo", "rloo"):
+        estimator = f"token_ppo.advantage_estimator: {section.advantage_estimator}"
+        problems.append(f"{estimator} compares episodes of a group; group_size is 1")
+    if group_size == 1 and section.rollout_filter_ratio < 1.0:
+        problems.append("token_ppo.rollout_filter_ratio: groups of one episode have no spread; group_size is 1")
+    return problems
 
 
 def _part_problems(config: Any) -> list[str]:

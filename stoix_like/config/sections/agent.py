@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stoix_like.config.sections.leaves import LEARNING, MACHINE, SCORING, SHAPE, TASK, leaf
+from stoix_like.config.sections.leaves import FIXED, LEARNING, MACHINE, SCORING, SHAPE, TASK, leaf
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,55 @@ class TokenPPOSectionConfig:
         SHAPE,
     )
     num_microbatches: int = leaf(1, "parts of a minibatch, whose gradients are added up", SHAPE, low=1)
+    advantage_estimator: Literal["gae", "bilevel_gae", "grpo", "rloo"] = leaf(
+        "gae", "by a critic over tokens, or over turns and tokens; by groups, with or without their deviation", SHAPE
+    )
+    turn_gamma: float = leaf(0.95, "discount per turn of bilevel_gae", LEARNING, low=0.0, high=1.0)
+    kl_coef: float = leaf(
+        0.0,
+        "divergence per token from the parameters that the run began with; above 0 it needs load_path",
+        SHAPE,
+        low=0.0,
+    )
+    rollout_filter_ratio: float = leaf(
+        1.0,
+        "groups that are learned from, of all: those with the largest deviations of returns",
+        SHAPE,
+        above=0.0,
+        high=1.0,
+    )
+    loss_mask: Literal["response", "all"] = leaf(
+        "response",
+        "the tokens with a loss: those that the agent chose, or also those of the world, as SPA's release",
+        SHAPE,
+    )
+    old_log_probs: Literal["sampled", "recomputed"] = leaf(
+        "sampled", "log-probabilities of the policy that acted: as it sampled, or read again before learning", SHAPE
+    )
+    critic_warmup_updates: int = leaf(0, "updates in which the critic alone learns", LEARNING, low=0)
+
+
+@dataclass(frozen=True)
+class FineTuneSectionConfig:
+    """Fine-tuning on rows of written turns."""
+
+    data_path: str | None = leaf(None, "folder with wm_train.npz and wm_val.npz", FIXED)
+    loss_mask: Literal["assistant", "state_only", "non_state", "answer_only"] = leaf(
+        "assistant",
+        "tokens of answers with a loss: all (SPA's paper), states, all but states (its release), actions",
+        SHAPE,
+    )
+    batch_size: int = leaf(16, "rows of a gradient step", SHAPE, low=1)
+    num_microbatches: int = leaf(1, "parts of a batch, whose gradients are added up", SHAPE, low=1)
+    max_length: int | None = leaf(None, "most tokens of a row after the prompt; null = any", SHAPE, low=1)
+    truncation: Literal["left", "right", "drop"] = leaf(
+        "left", "of longer rows the first tokens are left out, the last, or the rows", SHAPE
+    )
+    schedule: Literal["cosine", "constant"] = leaf("cosine", "of the rate, after it has risen", SHAPE)
+    warmup_share: float = leaf(0.1, "gradient steps in which the rate rises, of all", LEARNING, low=0.0, high=1.0)
+    weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", LEARNING, low=0.0)
+    adam_b1: float = leaf(0.9, "decay of AdamW's first moments", LEARNING, low=0.0, high=1.0)
+    adam_b2: float = leaf(0.95, "decay of AdamW's second moments", LEARNING, low=0.0, high=1.0)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
+from jax.sharding import SingleDeviceSharding
+
 from stoix_like.algorithms.agent.setup import decoder_sizes, make_agent
 from stoix_like.algorithms.text import pretraining, token_ppo
+from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.sections.agent import AgentSectionConfig
 from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
 from stoix_like.envs.text import worlds
+from stoix_like.errors import CheckpointError
 from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
 from stoix_like.language.words import WORDS
 from stoix_like.runtime.console.spelling import training_name
 from stoix_like.runtime.loading.prompts import read_prompts
-from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.find import find_checkpoint, find_source
 from stoix_like.runtime.runs.host_values import best_scores
 from stoix_like.runtime.runs.inputs import TOKENIZER
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
@@ -66,7 +72,32 @@ def language_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> d
     if isinstance(config, PretrainConfig):
         lexicons = tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))
         return {"lexicons": lexicons, TOKENIZER: tokenizer.hash}
-    return {"lexicon": make_agent(world, tokenizer, config).lexicon, TOKENIZER: tokenizer.hash}
+    lexicon = make_agent(world, tokenizer, config).lexicon
+    given: dict[str, Any] = {"lexicon": lexicon, TOKENIZER: tokenizer.hash}
+    if config.token_ppo.kl_coef > 0.0:
+        given["reference"] = _reference(world, tokenizer, config)
+    return given
+
+
+def _reference(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> NetworkParams:
+    """The policy that a new run begins with, on the host.
+
+    Raises CheckpointError if there is none, or if the run of `load_path` has several seeds: all seeds share it.
+    """
+    path = find_source(str(config.checkpointing.load_path), config.checkpointing.save_dir)
+    folder, update = find_checkpoint(path)
+    store = CheckpointStore(folder)
+    meta = store.load_meta(update)
+    base = config_from_dict(AgentConfig if meta.algorithm == "agent" else PretrainConfig, meta.config)
+    if base.training_core.num_seeds > 1:
+        what = f"token_ppo.kl_coef: {path} has {base.training_core.num_seeds} seeds, and the policy is held to one"
+        raise CheckpointError(what, "give a run of one seed")
+    critic = base.token_ppo.critic if isinstance(base, AgentConfig) else None
+    shapes = jax.eval_shape(make_agent(world, tokenizer, base, critic).model.init, jax.random.key(0))
+    here = SingleDeviceSharding(jax.local_devices()[0])
+    template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
+    reference: NetworkParams = jax.device_get(policy_params(store.load_part("params", template, meta.update)))
+    return reference
 
 
 def policy_params(params: Params) -> NetworkParams:

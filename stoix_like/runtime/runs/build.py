@@ -10,7 +10,7 @@ import jax
 
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
-from stoix_like.algorithms.text import pretraining, token_ppo
+from stoix_like.algorithms.text import pretraining, token_state
 from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.config.checks.combinations import steps_per_update
@@ -117,7 +117,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "agent": Algorithm(
         AgentConfig,
         make=None,
-        make_hyper=token_ppo.make_hyper,
+        make_hyper=token_state.make_hyper,
         samples_per_update=lambda config: config.training_core.epochs * steps_per_update(config),
         network_params=agents.policy_params,
         with_network=with_policy,

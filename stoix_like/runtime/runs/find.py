@@ -13,7 +13,14 @@ from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import command_line, usage
 from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.folder import STUDY_FILE
-from stoix_like.runtime.runs.pipeline_files import CHAMPION, ITERATIONS, TRAIN, champion_file, check_candidate
+from stoix_like.runtime.runs.pipeline_files import (
+    CHAMPION,
+    ITERATIONS,
+    TRAIN,
+    champion_file,
+    check_candidate,
+    is_of_pipeline,
+)
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
@@ -116,6 +123,16 @@ def find_saved(text: str, save_dir: str = "runs") -> Path:
         return find_run(text, save_dir)
     check_candidate(file)
     return file
+
+
+def find_source(text: str, save_dir: str = "runs") -> Path:
+    """What parameters are loaded from: `find_saved`, or else a folder at this path, such as one checkpoint of a run."""
+    try:
+        return find_saved(text, save_dir)
+    except CheckpointError:
+        if not Path(text).is_dir() or is_of_pipeline(Path(text)):
+            raise
+        return Path(text)
 
 
 def _parameters_in(folder: Path) -> Path:

@@ -14,9 +14,8 @@ from stoix_like.config.dicts import config_from_dict
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
+from stoix_like.runtime.runs.find import find_checkpoint, find_source, is_parameters
 from stoix_like.runtime.runs.inputs import check_tokenizer
-from stoix_like.runtime.runs.pipeline_files import is_of_pipeline
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
 
@@ -33,12 +32,7 @@ def find_initial_params(config: Any) -> Path | None:
     text = config.checkpointing.load_path
     if text is None:
         return None
-    try:
-        path = find_saved(text, config.checkpointing.save_dir)
-    except CheckpointError:
-        if not Path(text).is_dir() or is_of_pipeline(Path(text)):
-            raise
-        path = Path(text)
+    path = find_source(text, config.checkpointing.save_dir)
     if is_parameters(path):
         parameters.read_metadata(path)
         policy_folder.check_parameters(path)

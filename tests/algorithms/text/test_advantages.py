@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.text.advantages import on_last_token, token_advantages
+from stoix_like.algorithms.text.advantages import (
+    bilevel_advantages,
+    group_advantages,
+    is_in_spread_groups,
+    on_last_token,
+    token_advantages,
+)
 from stoix_like.ops.masked import masked_mean, standardize
 
 
@@ -61,3 +67,68 @@ def test_means_and_deviations_of_what_counts():
     standard = standardize(x, mask)
     np.testing.assert_allclose(standard, [[-(1.5**0.5), 0.0], [0.0, 1.5**0.5]], rtol=1e-6)
     assert float(masked_mean(x, jnp.zeros_like(mask))) == 0.0
+
+
+def bilevel_in_plain_python(value, reward, is_chosen, gamma, gae_lambda, turn_gamma):
+    advantages = np.zeros_like(value)
+    for row in range(len(value)):
+        turns = [t for t in range(value.shape[1]) if is_chosen[row, t].any()]
+        after, following = 0.0, 0.0
+        for t in reversed(turns):
+            tokens = np.flatnonzero(is_chosen[row, t])
+            last = value[row, t, tokens[-1]]
+            after = reward[row, t] + turn_gamma * following - last + turn_gamma * gae_lambda * after
+            following, target = last, after + last
+            of_token, next_value = 0.0, 0.0
+            for place, token in reversed(list(enumerate(tokens))):
+                earned = target if place == len(tokens) - 1 else 0.0
+                delta = earned + gamma * next_value - value[row, t, token]
+                of_token = delta + gamma * gae_lambda * of_token
+                advantages[row, t, token], next_value = of_token, value[row, t, token]
+    return advantages
+
+
+def test_over_turns_and_tokens_by_hand():
+    """Two turns; the second ends at value 2 with reward 1, and the first earns nothing. All discounts are 1/2.
+
+    Of turns: A2 = 1 - 2 = -1. A1 = 0 + 2 / 2 - 4 - 1 / 4 = -3.25, so its target is 0.75. The token before the last of
+    the first turn has value 1: 4 / 2 - 1 + (0.75 - 4) / 4 = 0.1875.
+    """
+    value = jnp.array([[[1.0, 4.0, 9.0], [9.0, 9.0, 9.0], [9.0, 2.0, 9.0]]])
+    is_chosen = jnp.array([[[True, True, False], [False] * 3, [False, True, False]]])
+    reward = jnp.array([[0.0, 5.0, 1.0]])  # of the turn without a token nothing is taken
+    advantage, target = bilevel_advantages(value, reward, is_chosen, 0.5, 0.5, 0.5)
+    np.testing.assert_allclose(advantage, [[[0.1875, -3.25, 0.0], [0.0] * 3, [0.0, -1.0, 0.0]]])
+    np.testing.assert_allclose(target, [[[1.1875, 0.75, 0.0], [0.0] * 3, [0.0, 1.0, 0.0]]])
+
+
+def test_over_turns_and_tokens_as_in_plain_python_with_turns_that_earn_nothing():
+    value = np.array(jax.random.normal(jax.random.key(0), (6, 4, 7)))
+    reward = np.array(jax.random.bernoulli(jax.random.key(1), 0.4, (6, 4)), np.float32)
+    is_chosen = np.array(jax.random.bernoulli(jax.random.key(2), 0.4, (6, 4, 7)))
+    found, target = jax.jit(bilevel_advantages)(value, reward, is_chosen, 0.97, 0.9, 0.8)
+    wanted = bilevel_in_plain_python(value, reward, is_chosen, 0.97, 0.9, 0.8)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(target, np.where(is_chosen, wanted + value, 0.0), rtol=1e-5, atol=1e-5)
+    loud = np.where(is_chosen, value, 1000.0).astype(np.float32)
+    for one, other in zip(
+        jax.jit(bilevel_advantages)(loud, reward, is_chosen, 0.97, 0.9, 0.8), (found, target), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_over_a_group_by_hand_and_as_in_numpy():
+    returns = np.array([1.0, 0.0, 0.0, 3.0, 2.0, 2.0, 2.0, 2.0], np.float32)
+    found = group_advantages(returns, 4, leave_one_out=True)
+    np.testing.assert_allclose(found, [1 - 3 / 3, -4 / 3, -4 / 3, 3 - 1 / 3, 0, 0, 0, 0], atol=1e-6)
+    found = group_advantages(returns, 4, leave_one_out=False)
+    np.testing.assert_allclose(found[:4], (returns[:4] - 1.0) / returns[:4].std(), rtol=1e-5)
+    np.testing.assert_array_equal(found[4:], 0.0)
+    np.testing.assert_array_equal(group_advantages(returns, 1, leave_one_out=True), 0.0)
+
+
+def test_groups_are_kept_by_the_spread_of_their_returns():
+    returns = np.array([0.0, 10.0, 5.0, 5.0, 0.0, 2.0, 1.0, 4.0], np.float32)  # deviations 5, 0, 1, 1.5
+    for share, groups in ((0.25, [0]), (0.5, [0, 3]), (0.75, [0, 2, 3]), (1.0, [0, 1, 2, 3]), (0.1, [0])):
+        kept = np.asarray(is_in_spread_groups(jnp.asarray(returns), 2, share)).reshape(-1, 2)
+        assert np.flatnonzero(kept.all(axis=1)).tolist() == np.flatnonzero(kept.any(axis=1)).tolist() == groups

@@ -10,30 +10,33 @@ from support.agents import TOKENIZER, scripted_speaker, tiny_config, tiny_world
 from support.marks import full
 
 from stoix_like.algorithms.agent.loop import rollout
-from stoix_like.algorithms.text import batches, token_ppo
+from stoix_like.algorithms.agent.setup import make_agent
+from stoix_like.algorithms.text import batches, token_ppo, token_state
 from stoix_like.algorithms.text.inspection import play_and_judge
-from stoix_like.algorithms.text.reading import PackedRows
-from stoix_like.algorithms.text.token_ppo import Setup
+from stoix_like.algorithms.text.reading import PackedRows, read_rows
+from stoix_like.algorithms.text.token_loss import loss_sum
+from stoix_like.algorithms.text.token_rows import compute_rows
+from stoix_like.algorithms.text.token_state import Setup
 
 
 @functools.cache
 def played(context="single_turn", critic="stopped", **leaves):
     """(setup, a state with parameters in general position, its episodes, rows)."""
     config = tiny_config(context=context, critic=critic, value_clip_eps=0.5, ent_coef=0.01, **leaves)
-    agent = token_ppo.make_agent(tiny_world(), TOKENIZER, config, critic)
-    setup = Setup(agent, token_ppo.settings_of(config, agent))
-    state = jax.jit(lambda key: token_ppo.init(setup, token_ppo.make_hyper(config), 2, key))(jax.random.key(0))
+    agent = make_agent(tiny_world(), TOKENIZER, config, critic)
+    setup = Setup(agent, token_state.settings_of(config, agent))
+    state = jax.jit(lambda key: token_state.init(setup, token_state.make_hyper(config), 2, key))(jax.random.key(0))
     keys = iter(jax.random.split(jax.random.key(1), 100))
     state = state._replace(
         params=jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), state.params)
     )
     episodes, _ = jax.jit(functools.partial(token_ppo.collect, setup))(state)
-    rows = jax.jit(functools.partial(token_ppo.compute_rows, setup))(state, episodes)
+    rows = jax.jit(functools.partial(compute_rows, setup))(state, episodes)
     return setup, state, episodes, rows
 
 
 def loss_of(setup, state, rows, params=None):
-    return token_ppo.loss_sum(setup, state.hyper, state.lexicon.prompt, params or state.params, rows)
+    return loss_sum(setup, state.hyper, state.lexicon.prompt, params or state.params, rows)
 
 
 @pytest.mark.parametrize("context", ["single_turn", "full"])
@@ -67,7 +70,7 @@ def test_the_first_gradient_is_that_of_the_advantages():
     agent = setup.agent
 
     def plain(params):
-        logits, _ = token_ppo.read_rows(agent.model, params, state.lexicon.prompt, rows.packed)
+        logits, _ = read_rows(agent.model, params, state.lexicon.prompt, rows.packed)
         log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), rows.chosen[..., None], -1)[..., 0]
         return -jnp.where(rows.is_chosen, log_prob * rows.advantage, 0.0).sum()
 
@@ -98,7 +101,7 @@ def test_the_tokens_of_an_answer_stand_between_its_tags():
 def test_the_bonus_is_of_all_tokens_or_of_answers_alone():
     setup, state, _, rows = played()
     rows = rows._replace(is_answer=rows.is_chosen & (jnp.arange(rows.chosen.shape[-1]) % 3 == 1)[None, None])
-    logits, _ = token_ppo.read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
+    logits, _ = read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
     log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
     entropy = -(np.exp(log_probs) * log_probs).sum(axis=-1)
 
@@ -119,7 +122,7 @@ def test_parts_of_a_minibatch_give_the_gradient_of_the_whole(context):
     count = rows.chosen.shape[0] // 4 * 4
     order = jnp.argsort(-rows.packed.length)[:count]
     rows = jax.tree.map(lambda x: x[order], rows)
-    loss = functools.partial(token_ppo.loss_sum, setup, state.hyper, state.lexicon.prompt)
+    loss = functools.partial(loss_sum, setup, state.hyper, state.lexicon.prompt)
 
     @functools.partial(jax.jit, static_argnums=0)
     def gradient(num_parts):
@@ -175,7 +178,7 @@ def test_a_separate_critic_reads_the_whole_rows_before_learning(context):
     setup, state, episodes, rows = played(context, critic="separate")
     assert float(jnp.abs(episodes.value).max()) == 0.0
     chosen = np.asarray(rows.is_chosen)
-    at_once = jax.jit(functools.partial(token_ppo.read_rows, setup.agent.model))
+    at_once = jax.jit(functools.partial(read_rows, setup.agent.model))
     _, value = at_once(state.params, state.lexicon.prompt, rows.packed)
     assert float(jnp.std(value[chosen])) > 1e-3
     np.testing.assert_allclose(rows.value[chosen], value[chosen], atol=1e-5)
@@ -197,7 +200,7 @@ def test_the_entropy_of_an_answers_token_is_a_mean_over_these_tokens():
     setup = setup._replace(settings=setup.settings._replace(epochs=1, num_minibatches=1))
     which = (jnp.arange(rows.chosen.shape[-1]) % 3 == 1)[None, None]
     rows = rows._replace(is_answer=rows.is_chosen & which)
-    logits, _ = token_ppo.read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
+    logits, _ = read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
     log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
     entropy = -(np.exp(log_probs) * log_probs).sum(axis=-1)
     *_, metrics = jax.jit(functools.partial(token_ppo.optimize, setup))(state, rows)
@@ -215,6 +218,92 @@ def test_a_page_shows_the_advantages_that_are_learned_from(critic):
     judge = jax.jit(functools.partial(play_and_judge, setup.agent, *numbers))
     episodes, advantage, _ = judge(state.params, keys, keys)
     plain = setup._replace(settings=setup.settings._replace(standardization="none"))
-    rows = jax.jit(functools.partial(token_ppo.compute_rows, plain))(state, episodes)
+    rows = jax.jit(functools.partial(compute_rows, plain))(state, episodes)
     assert float(jnp.std(advantage)) > 0.01
     np.testing.assert_allclose(rows.advantage.reshape(advantage.shape), advantage, atol=1e-5)
+
+
+def test_log_probabilities_that_are_read_again_are_the_sampled_ones():
+    for context in ("single_turn", "full"):
+        *_, sampled = played(context)
+        *_, again = played(context, old_log_probs="recomputed")
+        for name in ("log_prob", "value", "advantage"):
+            pair = (jnp.where(sampled.is_chosen, getattr(rows, name), 0.0) for rows in (sampled, again))
+            np.testing.assert_allclose(*pair, atol=2e-5)
+
+
+@pytest.mark.parametrize("context", ["single_turn", full("full")])
+def test_with_all_tokens_the_world_has_a_loss_too(context):
+    """Every token of a row but its first, whose log-probabilities are those of the rows as they were played."""
+    setup, state, episodes, rows = played(context, loss_mask="all")
+    num_rows = int((np.asarray(rows.packed.length) > 0).sum())
+    assert int(rows.is_chosen.sum()) == int(episodes.is_valid.sum()) - num_rows
+    by_turn = (*episodes.tokens.shape[:2], -1)
+    of_answers = lambda x: np.asarray(x).reshape(by_turn)[..., setup.agent.rules.slots.state :]
+    chosen = np.asarray(episodes.is_chosen)
+    np.testing.assert_allclose(of_answers(rows.log_prob)[chosen], np.asarray(episodes.log_prob)[chosen], atol=2e-5)
+    np.testing.assert_array_equal(of_answers(rows.chosen)[chosen], np.asarray(episodes.chosen)[chosen])
+    assert (np.asarray(rows.log_prob)[np.asarray(rows.is_chosen)] < 0.0).all()
+    loss, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
+    assert np.isfinite(float(loss))
+    assert float(metrics["trainer/approx_kl"]) < 1e-5
+
+
+def with_reference(distance, **leaves):
+    """(setup, a state with a reference that is so far from its policy, rows that the reference has read)."""
+    setup, state, episodes, _ = played(kl_coef=0.5, load_path="base", **leaves)
+    policy = state.params._replace(critic=None)
+    reference = jax.tree.map(lambda x: x + distance * jnp.sin(jnp.arange(x.size)).reshape(x.shape), policy)
+    state = state._replace(reference=reference)
+    return setup, state, jax.jit(functools.partial(compute_rows, setup))(state, episodes)
+
+
+def test_the_divergence_from_a_reference_is_its_estimate_over_the_sampled_tokens():
+    setup, state, rows = with_reference(0.05)
+    found = jax.jit(functools.partial(loss_of, setup))(state, rows)
+    of_none = setup._replace(settings=setup.settings._replace(has_reference=False))
+    without = jax.jit(functools.partial(loss_of, of_none))(state, rows)
+    chosen = np.asarray(rows.is_chosen)
+    distance = np.asarray(rows.reference, np.float64)[chosen] - np.asarray(rows.log_prob, np.float64)[chosen]
+    wanted = (np.exp(distance) - 1.0 - distance).sum()  # Schulman's k3 of KL(policy || reference)
+    assert wanted > 0.01
+    np.testing.assert_allclose(found[1]["trainer/reference_kl"], wanted, rtol=1e-3)
+    np.testing.assert_allclose(found[0] - without[0], 0.5 * wanted, rtol=1e-3)
+    same = jax.jit(functools.partial(loss_of, setup))(*with_reference(0.0)[1:])
+    assert float(same[1]["trainer/reference_kl"]) < 1e-6
+
+
+def test_rows_of_groups_without_spread_are_not_learned_from():
+    setup, state, episodes, rows = played(rollout_filter_ratio=0.5)
+    group_size = setup.agent.rules.group_size
+    returns = np.asarray(episodes.turns.reward + episodes.turns.penalty).sum(axis=1)
+    spread = returns.reshape(-1, group_size).std(axis=1)
+    kept = np.repeat(np.arange(len(spread)) == spread.argmax(), group_size)
+    by_episode = np.asarray(rows.is_chosen).reshape(len(returns), -1)
+    np.testing.assert_array_equal(by_episode.any(axis=1), kept & np.asarray(episodes.is_chosen).any(axis=(1, 2)))
+    for name in ("length", "before"):  # so that nothing is read where the kept rows may end
+        assert not np.asarray(getattr(rows.packed, name)).reshape(len(returns), -1)[~kept].any()
+    params, *_ = jax.jit(functools.partial(token_ppo.optimize, setup))(state, rows)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))  # also where kept rows are shorter than others
+    advantage = np.asarray(rows.advantage)[np.asarray(rows.is_chosen)]
+    np.testing.assert_allclose([advantage.mean(), advantage.std()], [0.0, 1.0], atol=1e-3)  # of those that are kept
+
+
+def test_advantages_of_groups_are_alike_in_all_tokens_of_an_episode():
+    _, _, episodes, rows = played(advantage_estimator="grpo", standardize_advantages="none")
+    by_episode = np.asarray(rows.advantage).reshape(episodes.tokens.shape[0], -1)
+    chosen = np.asarray(rows.is_chosen).reshape(by_episode.shape)
+    for row, is_chosen in zip(by_episode, chosen, strict=True):
+        assert len(set(row[is_chosen].tolist())) == 1
+    np.testing.assert_array_equal(rows.target[rows.is_chosen], rows.value[rows.is_chosen])
+
+
+def test_in_the_first_updates_the_critic_alone_learns():
+    setup, state, _, rows = played()
+    state = state._replace(hyper=state.hyper._replace(critic_warmup_updates=jnp.float32(1.0)))
+    optimize = jax.jit(functools.partial(token_ppo.optimize, setup))
+    for step, learns in ((0, False), (1, True)):
+        params, *_ = optimize(state._replace(step=jnp.int32(step)), rows)
+        for part, changes in (("torso", learns), ("critic", True)):
+            before, after = (jax.tree.leaves(getattr(of, part)) for of in (state.params, params))
+            assert any((one != other).any() for one, other in zip(before, after, strict=True)) == changes

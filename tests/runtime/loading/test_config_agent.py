@@ -43,6 +43,9 @@ def problems(algorithm, *argv):
     num_minibatches * num_microbatches = 56; num_envs can be a multiple of 56
 --context full --num-minibatches 64 => --num-minibatches: num_envs = 128 rows of tokens are not divisible by
     num_minibatches * num_microbatches = 512; num_envs can be a multiple of 512
+--kl-coef 0.02 => --kl-coef: the run is held to the parameters that it begins with; give load_path
+--advantage-estimator rloo => --advantage-estimator: rloo compares episodes of a group; group_size is 1
+--rollout-filter-ratio 0.25 => --rollout-filter-ratio: groups of one episode have no spread; group_size is 1
 --format-penalty 0.1 => --format-penalty: must be at most 0, got 0.1
 --temperature 0 => --temperature: must be greater than 0, got 0.0
 --num-turns 100 => --num-turns: must lie in [1, 99], got 100

@@ -46,7 +46,8 @@ def agent_learners():
     """Of PPO over tokens and of pretraining, tiny."""
     sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "num_turns": 2, "num_minibatches": 1, "num_updates": 4}
     of_one = {"all_modes": False, "all_renderings": False}
-    for algorithm, make_config, own in (("agent", sl.agent_config, {}), ("pretrain", sl.pretrain_config, of_one)):
+    held = {"kl_coef": 0.1, "load_path": "none"}  # which is read by the run, not by the learner
+    for algorithm, make_config, own in (("agent", sl.agent_config, held), ("pretrain", sl.pretrain_config, of_one)):
         yield build(algorithm, make_config(**sizes, **own, task_id="FrozenLake-text-v0", num_envs=8)).learner
 
 
