@@ -34,10 +34,15 @@ class Rates(Protocol):
     def max_grad_norm(self) -> Array: ...
 
 
-def _adam(learning_rate: Array | float, max_grad_norm: Array | float) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=ADAM_EPS), optax.scale(-learning_rate)
-    )
+Betas = tuple[Array | float, Array | float]
+ADAM_BETAS: Betas = (0.9, 0.999)
+
+
+def _adam(
+    learning_rate: Array | float, max_grad_norm: Array | float, betas: Betas = ADAM_BETAS
+) -> optax.GradientTransformation:
+    moments = optax.scale_by_adam(*betas, eps=ADAM_EPS)
+    return optax.chain(optax.clip_by_global_norm(max_grad_norm), moments, optax.scale(-learning_rate))
 
 
 def init_optimizer(params: NetworkParams) -> OptimizerState:
@@ -54,6 +59,7 @@ def apply_gradients(
     factor: Array,
     weight_decay: Array | None = None,
     is_kernel: NetworkParams | None = None,
+    betas: Betas = ADAM_BETAS,
 ) -> tuple[NetworkParams, OptimizerState]:
     """(parameters, optimiser state) one step later; `factor` multiplies both rates.
 
@@ -66,7 +72,7 @@ def apply_gradients(
     def step(
         rate: Array, values: Any, slopes: Any, moments: optax.OptState, shrinks: Any
     ) -> tuple[Any, optax.OptState]:
-        changes, moments = _adam(rate * factor, rates.max_grad_norm).update(slopes, moments)
+        changes, moments = _adam(rate * factor, rates.max_grad_norm, betas).update(slopes, moments)
         if weight_decay is not None:
             shrinking = rate * factor * weight_decay
             changes = jax.tree.map(lambda x, w, may: x - shrinking * w if may else x, changes, values, shrinks)

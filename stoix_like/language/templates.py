@@ -20,6 +20,7 @@ THINK, THOUGHT, ANSWER, ANSWERED = "<think>", "</think>", "<answer>", "</answer>
 OBSERVATION, OBSERVED, PREDICTION, PREDICTED = "<observation>", "</observation>", "<prediction>", "</prediction>"
 SEPARATOR = " || "
 TAGS = (OBSERVATION, OBSERVED, PREDICTION, PREDICTED, THOUGHT, ANSWER, ANSWERED, SEPARATOR, TURN_END)  # of answers
+BEFORE_STATE, AFTER_STATE = ":\nState:\n", "You have "  # pieces around the state of a turn
 USER, ASSISTANT = "\n<|im_start|>user\n", f"{TURN_END}\n<|im_start|>assistant\n"
 REMINDERS = {
     "base": " actions left. Reply with <think>your thoughts</think><answer>your actions</answer> and nothing else.",
@@ -31,7 +32,7 @@ DIGITS = tuple(str(digit) for digit in range(10))
 
 def turn_texts(mode: str) -> tuple[str, ...]:
     """The pieces of turns, in the order of `_Piece`."""
-    words = (TURN_END, USER, "Reward:\n", "-", ".", "\n\n", "Turn ", ":\nState:\n", "You have ", REMINDERS[mode])
+    words = (TURN_END, USER, "Reward:\n", "-", ".", "\n\n", "Turn ", BEFORE_STATE, AFTER_STATE, REMINDERS[mode])
     return (*DIGITS, *words, ASSISTANT, THINK)
 
 

@@ -5,15 +5,12 @@ Source: SPA (arXiv 2510.15047), equations 1 and 2, where every token of an answe
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
 from stoix_like.algorithms.text.reading import PackedRows, read_rows
 from stoix_like.language.spans import SPANS
 from stoix_like.networks.transformer.model import LanguageModel
-from stoix_like.ops.masked import masked_mean
 from stoix_like.types import Array, Metrics, NetworkParams
 
 
@@ -29,19 +26,17 @@ def supervised_loss_sum(
     return loss, {"trainer/loss": loss, "trainer/accuracy": (has_loss & is_right).sum().astype(jnp.float32)}
 
 
-def loss_by_span(
+def sums_by_span(
     model: LanguageModel, prompt: Array, params: NetworkParams, rows: PackedRows, written: Array, spans: Array
-) -> Metrics:
-    """{"loss/SPAN", "accuracy/SPAN"}: means over the tokens of each span, `spans` [B, T', G] of `language.spans`.
+) -> tuple[Array, Array]:
+    """(losses in nats, how many tokens were the most probable) [B, len(SPANS)], sums over the tokens of each span.
 
-    A span without a token has 0.
+    `spans` [B, T', G] are those of `language.spans`.
     """
     log_prob, is_right = _read(model, prompt, params, rows, written)
-    found: Metrics = {}
-    for index, name in enumerate(SPANS):
-        mean = functools.partial(masked_mean, mask=spans == index)
-        found |= {f"loss/{name}": -mean(log_prob), f"accuracy/{name}": mean(is_right.astype(jnp.float32))}
-    return found
+    of_span = jnp.stack([spans == index for index in range(len(SPANS))], axis=-1)  # [B, T', G, spans]
+    losses = -jnp.where(of_span, log_prob[..., None], 0.0).sum(axis=(1, 2))
+    return losses, (of_span & is_right[..., None]).sum(axis=(1, 2)).astype(jnp.float32)
 
 
 def _read(

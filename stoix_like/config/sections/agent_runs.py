@@ -13,6 +13,7 @@ from stoix_like.config.layers import resolve
 from stoix_like.config.sections.agent import (
     AgentSectionConfig,
     DecoderSectionConfig,
+    FineTuneSectionConfig,
     PretrainSectionConfig,
     TokenPPOSectionConfig,
 )
@@ -56,6 +57,18 @@ class PretrainConfig(RunConfig):
     pretrain: PretrainSectionConfig = dataclasses.field(default_factory=PretrainSectionConfig)
 
 
+@dataclass(frozen=True)
+class FineTuneConfig(RunConfig):
+    """The configuration of fine-tuning an agent's model on rows of written turns."""
+
+    environment: EnvironmentConfig = dataclasses.field(default_factory=_text_environment)
+    training_core: TrainingCoreConfig = dataclasses.field(default_factory=_whole_episodes)
+    architecture: ArchitectureConfig = dataclasses.field(default_factory=_small_decoder)
+    agent: AgentSectionConfig = dataclasses.field(default_factory=AgentSectionConfig)
+    decoder: DecoderSectionConfig = dataclasses.field(default_factory=DecoderSectionConfig)
+    fine_tune: FineTuneSectionConfig = dataclasses.field(default_factory=FineTuneSectionConfig)
+
+
 def agent_config(**leaves: Any) -> AgentConfig:
     """A checked configuration of an agent from leaves by name, as `ppo_config`: `agent_config(num_turns=5)`."""
     return resolve(AgentConfig(), leaves)
@@ -64,3 +77,8 @@ def agent_config(**leaves: Any) -> AgentConfig:
 def pretrain_config(**leaves: Any) -> PretrainConfig:
     """A checked configuration of pretraining from leaves by name, as `ppo_config`: `pretrain_config(num_updates=9)`."""
     return resolve(PretrainConfig(), leaves)
+
+
+def fine_tune_config(**leaves: Any) -> FineTuneConfig:
+    """A checked configuration of fine-tuning from leaves by name, as `ppo_config`: `fine_tune_config(batch_size=8)`."""
+    return resolve(FineTuneConfig(), leaves)
