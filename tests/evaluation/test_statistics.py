@@ -61,7 +61,7 @@ def test_shares_have_wilsons_interval_by_hand():
     fractions = [0.0, 0.5, 1.0, 1.0]
     assert statistics.score_interval(fractions) == statistics.mean_interval(fractions)
     low, high = statistics.mean_interval(fractions)[1:]
-    assert (low < 0.0, high > 1.0) == (False, True)
+    assert (low < 0.0, high > 1.0) == (True, True)
     assert statistics.share_interval(fractions) == (0.625, 0.0, 1.0)
     assert statistics.share_interval([0.0, 1.0] * 8) == statistics.score_interval([0.0, 1.0] * 8)
     assert 0.0 < statistics.score_interval([1.0]).low < statistics.score_interval([1.0]).high == 1.0
