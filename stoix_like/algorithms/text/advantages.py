@@ -49,7 +49,8 @@ def token_advantages(
         value: [N, L], of the state before each token.
         reward: [N, L], after it.
         is_chosen: [N, L] bool.
-        gamma, gae_lambda: per token.
+        gamma: per token.
+        gae_lambda: per token.
     """
 
     def step(carry: tuple[Array, Array], column: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
@@ -83,7 +84,8 @@ def bilevel_advantages(
         value: [N, T, G], of the state before each token.
         reward: [N, T], of each turn.
         is_chosen: [N, T, G] bool.
-        gamma, gae_lambda: per token; `gae_lambda` also per turn.
+        gamma: per token.
+        gae_lambda: per token, and per turn.
         turn_gamma: per turn.
     """
     of_turns = on_last_token(jnp.ones_like(reward), is_chosen) > 0.0
