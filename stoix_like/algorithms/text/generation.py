@@ -29,12 +29,10 @@ class GenerationRules(NamedTuple):
         states: what stands between the tags: "replace", the states that were; "self_belief", what was sampled;
             "random_state", states of other turns.
         keeps_untagged: rows stay in which an answer lacks an observation or a prediction.
-        validation_share: trajectories of the second split, of all.
     """
 
     states: States = "replace"
     keeps_untagged: bool = True
-    validation_share: float = 0.2
 
 
 class Counts(NamedTuple):
@@ -102,16 +100,17 @@ def make_rows(
         for group in groups:
             counts["played"] += 1
             tokens, is_valid = np.array(episodes.tokens[row]), np.array(episodes.is_valid[row])  # copies
-            problem = ""
+            problems = set()
             for turn in group:
                 pair = [states[turn], states[turn + 1]]
                 if rules.states == "random_state":
                     pair = [every_state[n] for n in rng.integers(len(every_state), size=2)]
-                problem = problem or _replace(slots, token_bytes, tokens[turn], is_valid[turn], pair, rules)
-            if problem in ("too_long", "indivisible") or (problem == "untagged" and not rules.keeps_untagged):
+                problems.add(_replace(slots, token_bytes, tokens[turn], is_valid[turn], pair, rules))
+            problem = next((name for name in ("too_long", "indivisible", "untagged") if name in problems), None)
+            if problem is not None:
                 counts[problem] += 1
-                continue
-            counts["untagged"] += problem == "untagged"
+                if problem != "untagged" or not rules.keeps_untagged:
+                    continue
             chosen = slice(None) if slots.is_conversation else group
             arrays = tokens[chosen], is_valid[chosen]
             name = arrays[0][arrays[1]].tobytes()

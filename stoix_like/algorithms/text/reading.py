@@ -42,6 +42,12 @@ def pack_rows(slots: Slots, tokens: Array, is_valid: Array, *, of_all: bool = Fa
     )
 
 
+def is_first_token(slots: Slots, is_valid: Array) -> Array:
+    """[N, T, S + G] bool: a token of episodes is the first of its row, so that none of the row is read before it."""
+    by_row = as_rows(slots, is_valid)
+    return (by_row & (jnp.cumsum(by_row, axis=1) == 1)).reshape(is_valid.shape)
+
+
 def read_rows(
     model: LanguageModel, params: NetworkParams, prompt: Array, rows: PackedRows
 ) -> tuple[Array, Array | None]:

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.algorithms.agent.episodes import Episodes
-from stoix_like.algorithms.agent.slots import as_rows
 from stoix_like.algorithms.text import advantages, batches
 from stoix_like.algorithms.text.batches import TokenRows
-from stoix_like.algorithms.text.reading import PackedRows, pack_rows, read_rows
+from stoix_like.algorithms.text.reading import PackedRows, is_first_token, pack_rows, read_rows
 from stoix_like.algorithms.text.token_state import Setup, TokenPPOState
 from stoix_like.ops import masked
 from stoix_like.types import Array, NetworkParams
@@ -73,8 +72,7 @@ def _learned(setup: Setup, state: TokenPPOState, episodes: Episodes, packed: Pac
     learned = _Learned(episodes.chosen, episodes.is_chosen, episodes.log_prob, episodes.value)
     if settings.loss_mask == "all":
         nothing = jnp.zeros(episodes.tokens.shape)
-        is_first = jnp.cumsum(as_rows(setup.agent.rules.slots, episodes.is_valid), axis=1) == 1  # read by no token
-        is_read = episodes.is_valid & ~is_first.reshape(nothing.shape)
+        is_read = episodes.is_valid & ~is_first_token(setup.agent.rules.slots, episodes.is_valid)
         learned = _Learned(episodes.tokens, is_read, nothing, nothing)
     chosen = learned.chosen.reshape(by_row)
     if settings.recomputes or setup.agent.model.critic == "separate":

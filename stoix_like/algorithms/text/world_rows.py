@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms.agent.slots import Slots
-from stoix_like.algorithms.text.reading import PackedRows, pack_rows
+from stoix_like.algorithms.text.reading import PackedRows, is_first_token, pack_rows
 from stoix_like.language.spans import SpanTable, spans_of
 from stoix_like.types import Array
 
@@ -49,7 +49,10 @@ def truncated(turns: WrittenTurns, max_length: int | None, truncation: Truncatio
 
 
 def supervised_rows(slots: Slots, spans: SpanTable, turns: WrittenTurns) -> SupervisedRows:
-    """The rows with the spans of their answers, arrays of the host."""
+    """The rows with the spans of their answers, arrays of the host.
+
+    The first token of a row, if an answer was cut there, has no span: it would be read from itself.
+    """
     slots = slots._replace(turns=turns.tokens.shape[1], is_conversation=True)  # a row is all that is in it
 
     @jax.jit
@@ -58,7 +61,8 @@ def supervised_rows(slots: Slots, spans: SpanTable, turns: WrittenTurns) -> Supe
         written, is_written = tokens[..., slots.state :], is_valid[..., slots.state :]
         by_answer = (-1, slots.answer)
         found = spans_of(spans, written.reshape(by_answer), is_written.reshape(by_answer))
-        return SupervisedRows(packed, written, found.reshape(written.shape))
+        is_first = is_first_token(slots, is_valid)[..., slots.state :]
+        return SupervisedRows(packed, written, jnp.where(is_first, -1, found.reshape(written.shape)))
 
     rows: SupervisedRows = jax.device_get(make(jnp.asarray(turns.tokens), jnp.asarray(turns.is_valid)))
     return rows

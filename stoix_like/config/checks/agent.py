@@ -26,6 +26,8 @@ def agent_problems(config: Any) -> list[str]:
             problems.append(f"agent.group_size: {agent.group_size} does not divide num_envs = {environment.num_envs}")
             return problems
         problems += _group_problems(config) + _learning_problems(config)
+    if "fine_tune" in section_types(config.__class__):
+        return problems + _batch_problems(config)
     return problems + _part_problems(config)
 
 
@@ -49,6 +51,12 @@ def _learning_problems(config: Any) -> list[str]:
     if group_size == 1 and section.rollout_filter_ratio < 1.0:
         problems.append("token_ppo.rollout_filter_ratio: groups of one episode have no spread; group_size is 1")
     return problems
+
+
+def _batch_problems(config: Any) -> list[str]:
+    size, num_parts = config.fine_tune.batch_size, config.fine_tune.num_microbatches
+    what = f"fine_tune.batch_size: {size} rows are not divisible by num_microbatches = {num_parts}"
+    return [what] if size % num_parts else []
 
 
 def _part_problems(config: Any) -> list[str]:

@@ -22,7 +22,7 @@ from stoix_like.runtime.loading.prompts import read_prompts
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_checkpoint, find_source
 from stoix_like.runtime.runs.host_values import best_scores
-from stoix_like.runtime.runs.inputs import TOKENIZER
+from stoix_like.runtime.runs.inputs import TOKENIZER, check_tokenizer, hashes
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
 
 LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
@@ -82,12 +82,14 @@ def language_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> d
 def _reference(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> NetworkParams:
     """The policy that a new run begins with, on the host.
 
-    Raises CheckpointError if there is none, or if the run of `load_path` has several seeds: all seeds share it.
+    Raises CheckpointError if there is none, or if the run of `load_path` speaks other tokens or has several seeds: all
+    seeds share it.
     """
     path = find_source(str(config.checkpointing.load_path), config.checkpointing.save_dir)
     folder, update = find_checkpoint(path)
     store = CheckpointStore(folder)
     meta = store.load_meta(update)
+    check_tokenizer(hashes({TOKENIZER: tokenizer.hash})[TOKENIZER], meta, path)
     base = config_from_dict(AgentConfig if meta.algorithm == "agent" else PretrainConfig, meta.config)
     if base.training_core.num_seeds > 1:
         what = f"token_ppo.kl_coef: {path} has {base.training_core.num_seeds} seeds, and the policy is held to one"

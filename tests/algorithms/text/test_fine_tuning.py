@@ -14,7 +14,7 @@ from stoix_like.algorithms.agent.random_speaker import random_speaker
 from stoix_like.algorithms.optimizer import ADAM_EPS, apply_gradients, init_optimizer
 from stoix_like.algorithms.text import fine_tuning
 from stoix_like.algorithms.text.world_model import supervised_loss_sum
-from stoix_like.algorithms.text.world_rows import WrittenTurns, truncated
+from stoix_like.algorithms.text.world_rows import WrittenTurns, supervised_rows, truncated
 from stoix_like.config.sections.agent_runs import fine_tune_config
 from stoix_like.errors import ConfigError
 from stoix_like.language.spans import SPANS, is_counted
@@ -52,6 +52,19 @@ def written(num_levels=12, seed=0):
     episodes, _ = jax.jit(lambda keys: rollout(agent.dialogue, lexicon, rules, speaker, keys, keys))(keys)
     rows, turns = np.nonzero(np.asarray(episodes.turns.was_played))
     return WrittenTurns(*(np.asarray(x)[rows, turns][:, None] for x in (episodes.tokens, episodes.is_valid)))
+
+
+def test_an_answer_that_begins_its_row_has_no_loss_on_its_first_token():
+    """Where the turn before it was cut, there is nothing that it could be read from."""
+    agent, _, _ = tiny_agent(tiny_world(), mode="worldmodel", answer_length=90)
+    cut = truncated(written(), 5, "left")
+    rows = supervised_rows(agent.rules.slots, agent.lexicon.spans, cut)
+    whole = supervised_rows(agent.rules.slots, agent.lexicon.spans, written())
+    assert (rows.packed.length == 5).all()
+    assert ((rows.span >= 0).sum(axis=(1, 2)) == 4).all()  # all are of the answer
+    assert (
+        (whole.span >= 0).sum(axis=(1, 2)) == written().is_valid[..., agent.rules.slots.state :].sum(axis=(1, 2))
+    ).all()
 
 
 @functools.cache
@@ -160,3 +173,5 @@ def test_too_few_rows_are_refused():
         learner(batch_size=4096)
     with pytest.raises(ConfigError, match="there are 0 rows to learn from and 0 of validation"):
         learner(max_length=3, truncation="drop")
+    with pytest.raises(ConfigError, match=r"fine_tune\.batch_size: 4 rows are not divisible by num_microbatches = 3"):
+        learner(num_microbatches=3)

@@ -167,6 +167,24 @@ def test_rows_without_tags_are_kept_or_left_out():
         assert len(rows.tokens) == counts.played - counts.twice - (not keeps)
 
 
+def test_the_turns_after_one_without_tags_get_their_states_too():
+    agent, turns, _ = played("full")
+    slots = agent.rules.slots
+    episode = int(turns.episodes.turns.was_played.sum(axis=1).argmax())
+    assert turns.episodes.turns.was_played[episode].sum() > 1
+    is_valid = np.array(turns.episodes.is_valid)
+    is_valid[episode, 0, slots.state + 1 :] = False
+    given = turns._replace(episodes=turns.episodes._replace(is_valid=is_valid))
+    rows, trajectory, counts = make_rows(
+        slots, TOKENIZER.token_bytes, given, GenerationRules(), np.random.default_rng(0)
+    )
+    assert counts.untagged == 1
+    row = int(np.flatnonzero(trajectory == episode)[0])
+    second = TOKENIZER.to_text(rows.tokens[row, 1, slots.state :][rows.is_valid[row, 1, slots.state :]])
+    wanted = [TOKENIZER.to_text(state) for state in turns.states[episode][1:3]]
+    assert parts(second) == wanted
+
+
 def test_a_trajectory_is_in_one_split():
     rows, trajectory, _ = rows_of()
     learned, validated = split(rows, trajectory, 0.3, np.random.default_rng(1))

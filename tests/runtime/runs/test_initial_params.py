@@ -154,6 +154,13 @@ def test_a_decoder_of_the_same_shapes_that_is_another_function_is_refused(tmp_pa
         load()
 
 
+def test_a_policy_that_speaks_no_tokens_is_no_reference(tmp_path):
+    path = written_run(tmp_path / "ppo", make_saved("ppo", DENSE), 3)
+    config = sl.agent_config(**DECODER, kl_coef=0.1, load_path=str(path))
+    with refused(CheckpointError, f"the parameters of {path} cannot be used: only one of the two is a language model"):
+        ALGORITHMS["agent"].inputs(config)
+
+
 def test_an_agent_is_told_if_its_base_cannot_write():
     """One line for each reason from which nothing would be learned; of a base that fits, none."""
 
