@@ -107,13 +107,12 @@ def _evaluate_items(saved: SavedRun, settings: EvaluationSettings, reporter: Rep
 
 def _flags_of_policies(settings: EvaluationSettings) -> list[str]:
     """The flags that were given and that choose among the policies of a run."""
-    given = (
-        []
-        if settings.search is None
-        else [name for name, x in settings.search._asdict().items() if x not in (None, False)]
-    )
-    searches = [f"--search-{name.replace('_', '-')}" for name in given] or ["--search"] * (settings.search is not None)
-    return [*searches, *["--network"] * settings.network, *["--sampled"] * (not settings.deterministic)]
+    flags = {"--network": settings.network, "--sampled": not settings.deterministic}
+    given = [flag for flag, is_given in flags.items() if is_given]
+    if settings.search is None:
+        return given
+    leaves = [name for name, value in settings.search._asdict().items() if value not in (None, False)]
+    return [*[f"--search-{name.replace('_', '-')}" for name in leaves], "--search", *given]
 
 
 def _scores(
