@@ -3,7 +3,8 @@
 It finds what these regular expressions find, after the forced beginning `<think>`:
 
     strict: <think>(.*?)</think>\\s*<answer>(.*?)</answer>
-    strict, of mode "worldmodel": the thinking has <observation>.*?</observation>.*?<prediction>.*?</prediction>
+    strict, of mode "worldmodel": the thinking has <observation>.*?</observation>.*?<prediction>.*?</prediction>,
+        or those of the two that the order of answers puts before the answer
     lenient: <answer>(.*?)</answer>
 
 The content of the answer is split on `||`. Whitespace around a segment and its case do not count, and empty segments
@@ -20,6 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stoix_like.errors import ConfigError
+from stoix_like.language.templates import Order
 
 Parser = Literal["strict", "lenient"]
 Mode = Literal["base", "worldmodel"]
@@ -29,12 +31,8 @@ _UNKNOWN = b"|"  # a segment that names no action, whatever follows: no spelling
 _CLOSING = b"</answer>"
 #: What is searched for, one after the other. A blank stands for any amount of whitespace, none included.
 _ANSWER = (b"</think> <answer>", _CLOSING)
-_LITERALS = {
-    ("strict", "base"): _ANSWER,
-    ("strict", "worldmodel"): (b"<observation>", b"</observation>", b"<prediction>", b"</prediction>", *_ANSWER),
-    ("lenient", "base"): (b"<answer>", _CLOSING),
-    ("lenient", "worldmodel"): (b"<answer>", _CLOSING),
-}
+_LENIENT = (b"<answer>", _CLOSING)
+_SPANS = {"obs": (b"<observation>", b"</observation>"), "pred": (b"<prediction>", b"</prediction>")}
 
 
 class ByteAutomaton(NamedTuple):
@@ -64,12 +62,24 @@ class _State(NamedTuple):
     has_bar: bool = False  # the last byte was a bar, the first half of a separator or a part of the segment
 
 
-def make_automaton(spellings: Sequence[str], *, parser: Parser, mode: Mode) -> ByteAutomaton:
+def _literals(parser: Parser, mode: Mode, order: Order) -> tuple[bytes, ...]:
+    """What is searched for. What follows the answer is not read."""
+    if parser == "lenient":
+        return _LENIENT
+    if mode == "base":
+        return _ANSWER
+    before = order.split("_")[: order.split("_").index("answer")]
+    return (*(tag for name in before for tag in _SPANS[name]), *_ANSWER)
+
+
+def make_automaton(
+    spellings: Sequence[str], *, parser: Parser, mode: Mode, order: Order = "obs_pred_answer"
+) -> ByteAutomaton:
     """The automaton for the spellings [A] of the actions. Raises ConfigError if an answer could not hold one."""
     _check_spellings(spellings)
     lowered = [spelling.lower().encode() for spelling in spellings]
     beginnings = frozenset(spelling[:end] for spelling in lowered for end in range(len(spelling)))
-    words = _Words(_LITERALS[parser, mode], {spelling: a for a, spelling in enumerate(lowered)}, beginnings)
+    words = _Words(_literals(parser, mode, order), {spelling: a for a, spelling in enumerate(lowered)}, beginnings)
     start, done = _State(), _State(num_found=len(words.literals))
     states, rows, events = [start, done], [], []
     numbers = {start: 0, done: 1}  # of the states

@@ -15,7 +15,7 @@ from stoix_like.language.automaton import Mode, Parser
 from stoix_like.language.grammar import Grammar, make_grammar
 from stoix_like.language.rendering import PieceTable
 from stoix_like.language.spans import SpanTable, make_spans
-from stoix_like.language.templates import TurnFacts
+from stoix_like.language.templates import Order, TurnFacts
 from stoix_like.language.tokenizers import TURN_END, Tokenizer
 from stoix_like.types import Array, EnvState, Pieces, TextWorld
 
@@ -38,21 +38,23 @@ class Dialogue(NamedTuple):
         pieces: of its states, in one rendering.
         mode: "base", or "worldmodel" with observation and prediction in each answer.
         is_conversation: turns show the reward of the one before, as in a context of all turns.
+        order: of the parts of an answer in the mode "worldmodel".
     """
 
     world: TextWorld
     pieces: Pieces
     mode: Mode
     is_conversation: bool
+    order: Order = "obs_pred_answer"
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The pieces: of turns, of states, of answers."""
-        return (*templates.turn_texts(self.mode), *self.pieces.texts, *templates.TAGS, *self.world.grammar)
+        return (*templates.turn_texts(self.mode, self.order), *self.pieces.texts, *templates.TAGS, *self.world.grammar)
 
     def most_turn_tokens(self, lengths: Sequence[int]) -> int:
         """The most tokens of a user turn, from those of each of `texts`."""
-        of_turns = lengths[: len(templates.turn_texts(self.mode))]
+        of_turns = lengths[: len(templates.turn_texts(self.mode, self.order))]
         around = templates.most_tokens(of_turns, is_conversation=self.is_conversation)
         return around + self._most_state_tokens(lengths)
 
@@ -68,7 +70,7 @@ class Dialogue(NamedTuple):
         return sum(tokens[tag] for tag in tags) + spans + actions + (num_actions - 1) * tokens[templates.SEPARATOR]
 
     def _most_state_tokens(self, lengths: Sequence[int]) -> int:
-        first = len(templates.turn_texts(self.mode))
+        first = len(templates.turn_texts(self.mode, self.order))
         of_states = lengths[first : first + len(self.pieces.texts)]
         if self.pieces.most_tokens is not None:
             return self.pieces.most_tokens(of_states)
@@ -76,7 +78,7 @@ class Dialogue(NamedTuple):
 
     def write_state(self, state: EnvState) -> Array:
         """[N, M] int32, the pieces of states [N, ...]."""
-        return _shifted(jax.vmap(self.pieces.write)(state), len(templates.turn_texts(self.mode)))
+        return _shifted(jax.vmap(self.pieces.write)(state), len(templates.turn_texts(self.mode, self.order)))
 
     def write_turn(self, state: EnvState, facts: TurnFacts) -> Array:
         """[N, M] int32, the pieces of a user turn about states [N, ...], up to the forced beginning of the answer."""
@@ -88,35 +90,41 @@ class Dialogue(NamedTuple):
 
         In the mode "worldmodel", `spans` are the pieces of the states in observation and prediction.
         """
-        first = len(templates.turn_texts(self.mode)) + len(self.pieces.texts)
+        first = len(templates.turn_texts(self.mode, self.order)) + len(self.pieces.texts)
         tag = {text: first + index for index, text in enumerate(templates.TAGS)}
         num_rows, num_actions = actions.shape
 
         def column(text: str) -> Array:
             return jnp.full((num_rows, 1), tag[text], jnp.int32)
 
-        columns = []
-        if spans is not None:
-            observation, prediction = spans
-            columns += [column(templates.OBSERVATION), observation, column(templates.OBSERVED)]
-            columns += [column(templates.PREDICTION), prediction, column(templates.PREDICTED)]
-        columns += [column(templates.THOUGHT), column(templates.ANSWER)]
+        answer = [column(templates.THOUGHT), column(templates.ANSWER)]
         for index in range(num_actions):
             action = actions[:, index : index + 1]
             if index:
-                columns.append(jnp.where(action >= 0, tag[templates.SEPARATOR], -1))
-            columns.append(_shifted(action, first + len(templates.TAGS)))
-        return jnp.concatenate([*columns, column(templates.ANSWERED), column(TURN_END)], axis=1)
+                answer.append(jnp.where(action >= 0, tag[templates.SEPARATOR], -1))
+            answer.append(_shifted(action, first + len(templates.TAGS)))
+        columns = [*answer, column(templates.ANSWERED)]
+        if spans is not None:
+            observation, prediction = spans
+            parts = {
+                "obs": [column(templates.OBSERVATION), observation, column(templates.OBSERVED)],
+                "pred": [column(templates.PREDICTION), prediction, column(templates.PREDICTED)],
+                "answer": columns,
+            }
+            columns = [one for name in self.order.split("_") for one in parts[name]]
+        return jnp.concatenate([*columns, column(TURN_END)], axis=1)
 
 
-def make_dialogue(world: TextWorld, *, rendering: str, mode: Mode, is_conversation: bool) -> Dialogue:
+def make_dialogue(
+    world: TextWorld, *, rendering: str, mode: Mode, is_conversation: bool, order: Order = "obs_pred_answer"
+) -> Dialogue:
     """The dialogue about a world. Raises ConfigError for a rendering or a mode that the world does not have."""
     for leaf, name, known in (("rendering", rendering, world.pieces), ("mode", mode, world.prompts)):
         if name not in known:
             raise ConfigError(
                 f"agent.{leaf}: {world.env.task_id} has no {leaf} '{name}'", f"it has {', '.join(sorted(known))}"
             )
-    return Dialogue(world, world.pieces[rendering], mode, is_conversation)
+    return Dialogue(world, world.pieces[rendering], mode, is_conversation, order)
 
 
 def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Parser) -> Lexicon:
@@ -124,7 +132,9 @@ def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Parser) -> Le
     return Lexicon(
         prompt=np.array(tokenizer.prompt(dialogue.world.prompts[dialogue.mode]), np.int32),
         table=rendering.make_table(dialogue.texts, tokenizer),
-        grammar=make_grammar(dialogue.world.grammar, tokenizer.token_bytes, parser=parser, mode=dialogue.mode),
+        grammar=make_grammar(
+            dialogue.world.grammar, tokenizer.token_bytes, parser=parser, mode=dialogue.mode, order=dialogue.order
+        ),
         ends=np.array(tokenizer.ends, np.int32),
         spans=make_spans(tokenizer.token_bytes),
     )

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.language.automaton import ByteAutomaton, Mode, Parser, make_automaton
+from stoix_like.language.templates import Order
 from stoix_like.types import Array
 
 
@@ -45,9 +46,16 @@ class _Effect(NamedTuple):
     events: np.ndarray  # [S, e] int32, as narrow as they may be
 
 
-def make_grammar(spellings: Sequence[str], token_bytes: Sequence[bytes], *, parser: Parser, mode: Mode) -> Grammar:
+def make_grammar(
+    spellings: Sequence[str],
+    token_bytes: Sequence[bytes],
+    *,
+    parser: Parser,
+    mode: Mode,
+    order: Order = "obs_pred_answer",
+) -> Grammar:
     """The grammar for the spellings [A] of the actions and the bytes [V] of the tokens."""
-    automaton = make_automaton(spellings, parser=parser, mode=mode)
+    automaton = make_automaton(spellings, parser=parser, mode=mode, order=order)
     token_class, next_state, events = compose(automaton, token_bytes)
     return Grammar(
         token_class=token_class,

@@ -9,12 +9,16 @@ Turns have ChatML's form. A user turn, with what only later turns of a conversat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
 from stoix_like.language.tokenizers import TURN_END
 from stoix_like.types import Array
+
+#: How an answer of the mode "worldmodel" is ordered: observation, prediction and the actions.
+Order = Literal["obs_pred_answer", "obs_answer_pred", "answer_obs_pred"]
+ORDERS: tuple[Order, ...] = ("obs_pred_answer", "obs_answer_pred", "answer_obs_pred")
 
 THINK, THOUGHT, ANSWER, ANSWERED = "<think>", "</think>", "<answer>", "</answer>"
 OBSERVATION, OBSERVED, PREDICTION, PREDICTED = "<observation>", "</observation>", "<prediction>", "</prediction>"
@@ -22,18 +26,45 @@ SEPARATOR = " || "
 TAGS = (OBSERVATION, OBSERVED, PREDICTION, PREDICTED, THOUGHT, ANSWER, ANSWERED, SEPARATOR, TURN_END)  # of answers
 BEFORE_STATE, AFTER_STATE = ":\nState:\n", "You have "  # pieces around the state of a turn
 USER, ASSISTANT = "\n<|im_start|>user\n", f"{TURN_END}\n<|im_start|>assistant\n"
-REMINDERS = {
-    "base": " actions left. Reply with <think>your thoughts</think><answer>your actions</answer> and nothing else.",
-    "worldmodel": " actions left. Reply with <think><observation>the state</observation>your thoughts"
-    "<prediction>the state after your actions</prediction></think><answer>your actions</answer> and nothing else.",
-}
 DIGITS = tuple(str(digit) for digit in range(10))
 
 
-def turn_texts(mode: str) -> tuple[str, ...]:
+class Parts(NamedTuple):
+    """The texts of an answer of the mode "worldmodel"."""
+
+    observation: str
+    plan: str
+    prediction: str
+    answer: str
+
+
+_OF_REMINDER = Parts("the state", "your thoughts", "the state after your actions", "your actions")
+
+
+def whole_answer(order: Order, parts: Parts) -> str:
+    """An answer of the mode "worldmodel", with its plan before the first of prediction and actions."""
+    texts = {
+        "obs": f"{OBSERVATION}{parts.observation}{OBSERVED}",
+        "pred": f"{PREDICTION}{parts.prediction}{PREDICTED}",
+        "answer": f"{THOUGHT}{ANSWER}{parts.answer}{ANSWERED}",
+    }
+    ordered = [texts[name] for name in order.split("_")]
+    ordered.insert(1 if order.startswith("obs") else 0, parts.plan)
+    return THINK + "".join(ordered)
+
+
+def reminder(mode: str, order: Order) -> str:
+    """What a turn says at its end of the form of an answer."""
+    form = f"{THINK}your thoughts{THOUGHT}{ANSWER}your actions{ANSWERED}"
+    if mode == "worldmodel":
+        form = whole_answer(order, _OF_REMINDER)
+    return f" actions left. Reply with {form} and nothing else."
+
+
+def turn_texts(mode: str, order: Order = "obs_pred_answer") -> tuple[str, ...]:
     """The pieces of turns, in the order of `_Piece`."""
-    words = (TURN_END, USER, "Reward:\n", "-", ".", "\n\n", "Turn ", BEFORE_STATE, AFTER_STATE, REMINDERS[mode])
-    return (*DIGITS, *words, ASSISTANT, THINK)
+    around = (TURN_END, USER, "Reward:\n", "-", ".", "\n\n", "Turn ", BEFORE_STATE, AFTER_STATE)
+    return (*DIGITS, *around, reminder(mode, order), ASSISTANT, THINK)
 
 
 class _Piece(NamedTuple):

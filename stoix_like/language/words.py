@@ -5,7 +5,7 @@ One vocabulary serves all worlds, modes and sizes up to 8 cells a side, so a mod
 
 from __future__ import annotations
 
-from stoix_like.language.templates import TAGS, turn_texts
+from stoix_like.language.templates import ORDERS, TAGS, reminder, turn_texts
 
 _SYMBOLS = tuple(f" {symbol}" for symbol in "_OGPX√S#.1234|")
 _ROW_ENDS = tuple(f" {symbol}\n" for symbol in "_OGPX√#|")
@@ -36,6 +36,7 @@ WORDS: tuple[str, ...] = tuple(
             *_PHRASES,
             *_ACTIONS,
             *_MARKS,
+            *(reminder("worldmodel", order) for order in ORDERS),
         )
     )
 )

@@ -69,6 +69,22 @@ def parsed(grammar, divided, max_actions=MAX_ACTIONS):
     ]
 
 
+IN_ORDER = {
+    "obs_pred_answer": b"<observation>o</observation><prediction>p</prediction></think><answer>Up</answer>",
+    "obs_answer_pred": b"<observation>o</observation></think><answer>Up</answer><prediction>p</prediction>",
+    "answer_obs_pred": b"</think><answer>Up</answer><observation>o</observation><prediction>p</prediction>",
+}
+
+
+@pytest.mark.parametrize("order", IN_ORDER)
+def test_a_strict_answer_has_before_it_what_its_order_puts_there(order):
+    """What follows the answer is not read, so answers with more before it count as well."""
+    grammar = make_grammar(LAKE, SINGLE_BYTES, parser="strict", mode="worldmodel", order=order)
+    found = parsed(grammar, [list(text) for text in IN_ORDER.values()])
+    asked = list(IN_ORDER).index(order)
+    assert found == [[3] if index <= asked else None for index in range(3)]
+
+
 @functools.cache
 def grammar_of_bytes(way, spellings=LAKE):
     parser, mode = way

@@ -119,20 +119,33 @@ def test_the_most_tokens_of_a_turn_are_those_of_its_longest_text(is_conversation
     assert templates.most_tokens(ones, is_conversation=is_conversation) == num_pieces
 
 
+TAGS_OF_PARTS = {"obs": "observation", "pred": "prediction", "answer": "answer"}
+REPLIES = {
+    "obs_pred_answer": "<observation>the state</observation>your thoughts<prediction>",
+    "obs_answer_pred": "<observation>the state</observation>your thoughts</think><answer>your actions</answer><pred",
+    "answer_obs_pred": "your thoughts</think><answer>your actions</answer><observation>",
+}
 PIECES = Pieces(("left", "right!"), lambda state: jnp.full((3,), state), longest=3)
 
 
-@pytest.mark.parametrize("mode", ["base", "worldmodel"])
+@pytest.mark.parametrize(
+    ("mode", "order"), [("base", templates.ORDERS[0]), *(("worldmodel", order) for order in templates.ORDERS)]
+)
 @pytest.mark.parametrize("pieces", [PIECES, PIECES._replace(most_tokens=lambda lengths: 3 * lengths[1])])
-def test_the_most_tokens_of_an_answer_are_those_of_its_longest_text(mode, pieces):
+def test_the_most_tokens_of_an_answer_are_those_of_its_longest_text(mode, order, pieces):
     world = TextWorld(None, {"words": pieces}, ("Up", "Further"), {mode: Prompt(())})
-    dialogue = make_dialogue(world, rendering="words", mode=mode, is_conversation=False)
+    dialogue = make_dialogue(world, rendering="words", mode=mode, is_conversation=False, order=order)
     lengths = [len(text) for text in dialogue.texts]
     state = dialogue.write_state(jnp.ones(1, jnp.int32))  # "right!" three times
     spans = (state, state) if mode == "worldmodel" else None
     answer = dialogue.write_answer(jnp.array([[1, 1]]), spans)
     longest = "".join(dialogue.texts[piece] for piece in answer[0] if piece >= 0)
-    assert "<answer>Further || Further</answer><|im_end|>" in longest
+    assert "</think><answer>Further || Further</answer>" in longest
+    assert longest.endswith("<|im_end|>")
+    if mode == "worldmodel":
+        places = {name: longest.index(f"<{tag}>") for name, tag in TAGS_OF_PARTS.items()}
+        assert "_".join(sorted(places, key=places.get)) == order
+        assert f"Reply with <think>{REPLIES[order]}" in dialogue.texts[19]
     assert dialogue.most_answer_tokens(lengths, 2) == len(longest)
     told = facts(11, [0.0], [False], [10])
     turn = "".join(

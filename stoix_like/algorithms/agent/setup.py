@@ -51,7 +51,13 @@ def make_agent(world: TextWorld, tokenizer: Tokenizer, config: Any, critic: Crit
     """
     section: AgentSectionConfig = config.agent
     is_conversation = section.context == "full"
-    dialogue = make_dialogue(world, rendering=section.rendering, mode=section.mode, is_conversation=is_conversation)
+    dialogue = make_dialogue(
+        world,
+        rendering=section.rendering,
+        mode=section.mode,
+        is_conversation=is_conversation,
+        order=section.order,
+    )
     lexicon = make_lexicon(dialogue, tokenizer, section.parser)
     rules = AgentRules(
         slots=make_slots(section, dialogue, lexicon),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from stoix_like.bench.agents.python_lake import PythonLake
 from stoix_like.envs.text.frozen_lake import MOVE_NAMES
-from stoix_like.language.templates import ASSISTANT, REMINDERS, THINK, USER
+from stoix_like.language.templates import ASSISTANT, THINK, USER, reminder
 from stoix_like.language.tokenizers import TURN_END
 
 _ANSWER = re.compile(r"<think>(.*?)</think>\s*<answer>(.*?)</answer>", re.DOTALL)
@@ -49,7 +49,7 @@ def add_user_turn(conversation: Conversation, turn: int) -> None:
         before = f"{end}{USER}Reward:\n{conversation.reward:.1f}\n\n"
     left = lake.max_actions - lake.num_actions
     state = f"Turn {turn + 1}:\nState:\n{lake.sentence()}"
-    conversation.texts.append(f"{before}{state}You have {left}{REMINDERS['base']}{ASSISTANT}{THINK}")
+    conversation.texts.append(f"{before}{state}You have {left}{reminder('base', 'obs_pred_answer')}{ASSISTANT}{THINK}")
 
 
 def add_answer(conversation: Conversation, text: str, actions_per_turn: int) -> None:

@@ -16,6 +16,9 @@ class AgentSectionConfig:
     mode: Literal["base", "worldmodel"] = leaf(
         "base", "what answers consist of; worldmodel = with the state and a prediction of the next one", SHAPE
     )
+    order: Literal["obs_pred_answer", "obs_answer_pred", "answer_obs_pred"] = leaf(
+        "obs_pred_answer", "of the parts of answers in the mode worldmodel: state, prediction, actions", SHAPE
+    )
     parser: Literal["strict", "lenient"] = leaf(
         "strict", "strict = thoughts, then an answer; lenient = the first closed answer", SHAPE | TASK
     )

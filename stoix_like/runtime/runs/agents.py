@@ -48,7 +48,7 @@ def make_text_world(env: Environment, agent: AgentSectionConfig | None = None) -
             "max_actions": limit,
         }
     )
-    texts = read_prompts(worlds.name_of(env), numbers)
+    texts = read_prompts(worlds.name_of(env), numbers, agent.order)
     marks = worlds.marks(env)
     return world._replace(prompts={mode: Prompt((*marks, f"<{mode}>"), *parts) for mode, parts in texts.items()})
 

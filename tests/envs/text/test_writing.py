@@ -16,6 +16,7 @@ from stoix_like.envs.text.sudoku import SudokuState, make_sudoku
 from stoix_like.envs.text.worlds import TEXT_WORLDS, marks, sizes, text_world
 from stoix_like.envs.text.writing import lake_pieces, sudoku_pieces
 from stoix_like.errors import ConfigError
+from stoix_like.runtime.loading.prompts import read_prompts
 from stoix_like.types import Prompt
 
 ENVS = {
@@ -168,12 +169,11 @@ def read_grid(lines):
     return SokobanState(Room(where("#"), where("O√S"), where("X√"), place("PS")), jnp.int32(0))
 
 
-def told(name, mode):
+def told(name, mode, order="obs_pred_answer"):
     """(system, instructions) of a file of prompts, with all numbers."""
     texts = yaml.safe_load((ROOT / "configs" / "prompts" / f"{name}.yaml").read_text(encoding="utf-8"))
     assert set(texts) == {"base", "worldmodel"}
-    numbers = NUMBERS | sizes(ENVS[FILES[name]])
-    return tuple(texts[mode][part].format(**numbers) for part in ("system", "instructions"))
+    return read_prompts(name, NUMBERS | sizes(ENVS[FILES[name]]), order)[mode]
 
 
 def between(text, tag):
@@ -181,9 +181,17 @@ def between(text, tag):
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
 
 
+ORDERS = {
+    "obs_pred_answer": ["<think><observation>", "</observation>", "<prediction>", "</prediction></think><answer>"],
+    "obs_answer_pred": ["<think><observation>", "</observation>", "</think><answer>", "</answer><prediction>"],
+    "answer_obs_pred": ["<think>", "</think><answer>", "</answer><observation>", "</observation><prediction>"],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", FILES)
-def test_the_example_of_a_world_model_is_true(name):
-    world, (_, text) = world_of(FILES[name]), told(name, "worldmodel")
+def test_the_example_of_a_world_model_is_true(name, order):
+    world, (_, text) = world_of(FILES[name]), told(name, "worldmodel", order)
     pieces, step = world.pieces["both"], jax.jit(world.env.step)
     write = jax.jit(pieces.write)
     state = read_grid(between(text, "observation").splitlines()[: GRIDS[name]])
@@ -192,8 +200,7 @@ def test_the_example_of_a_world_model_is_true(name):
         before, (state, _) = state, step(state, jnp.int32(world.grammar.index(spelling)))
         assert joined(pieces, write(state)) != joined(pieces, write(before))
     assert joined(pieces, write(state)) == between(text, "prediction")
-    order = ["<think><observation>", "</observation>", "<prediction>", "</prediction></think><answer>", "</answer>"]
-    assert sorted(order, key=text.index) == order
+    assert sorted(ORDERS[order], key=text.index) == ORDERS[order]
 
 
 @pytest.mark.parametrize("name", FILES)
