@@ -86,7 +86,7 @@ def test_an_agents_own_leaves():
     lengths = {"num_turns", "actions_per_turn", "answer_length", "state_length"}
     of_ppo = {"critic", "entropy_of", "num_microbatches", "advantage_estimator", "kl_coef", "rollout_filter_ratio"}
     of_ppo |= {"loss_mask", "old_log_probs"}
-    sizes = {"rendering", "mode", "parser", "context", "group_size"} | lengths | of_ppo
+    sizes = {"rendering", "mode", "order", "parser", "context", "group_size"} | lengths | of_ppo
     assert leaves_with(AgentConfig, Role.FIXED) & own == sizes | vars(DecoderSectionConfig()).keys()
     assert leaves_with(AgentConfig, Role.TASK) & own == {"parser", "num_turns", "actions_per_turn", "temperature"}
     assert leaves_with(AgentConfig, Role.SCORING) & own == {"num_eval_samples"}

@@ -127,7 +127,10 @@ def base_notes(config: AgentConfig, base: CheckpointMeta | None) -> list[str]:
         notes.append(f"only {well_formed:.3f} of the base's answers are well-formed; agents need {LEAST_FORMAT}")
     if base.task_id != config.environment.task_id:
         notes.append(f"the base has learned to answer in {base.task_id}, not in {config.environment.task_id}")
-    for name, own in (("mode", config.agent.mode), ("rendering", config.agent.rendering)):
+    learned_once: list[tuple[str, str]] = [("mode", config.agent.mode), ("rendering", config.agent.rendering)]
+    if config.agent.mode == "worldmodel":  # others have nothing to order
+        learned_once.append(("order", config.agent.order))
+    for name, own in learned_once:
         learned = base.config.get("agent", {}).get(name, own)
         if learned != own and not base.config.get("pretrain", {}).get(f"all_{name}s", False):
             notes.append(f"the base has learned to answer in {name} {learned}, not in {own}")

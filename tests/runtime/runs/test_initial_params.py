@@ -5,6 +5,7 @@
 import functools
 import json
 import shutil
+from types import MappingProxyType
 
 import jax
 import pytest
@@ -164,11 +165,11 @@ def test_a_policy_that_speaks_no_tokens_is_no_reference(tmp_path):
 def test_an_agent_is_told_if_its_base_cannot_write():
     """One line for each reason from which nothing would be learned; of a base that fits, none."""
 
-    def notes(update=9, scores=(0.995,), task_id="FrozenLake-text-v0", **leaves):
+    def notes(update=9, scores=(0.995,), task_id="FrozenLake-text-v0", own=MappingProxyType({}), **leaves):
         config = config_to_dict(sl.pretrain_config(**leaves))
         host = {"scores": list(scores), "updates": [update] * len(scores)}
         meta = CheckpointMeta("pretrain", task_id, update, config, host)
-        return agents.base_notes(sl.agent_config(), meta)
+        return agents.base_notes(sl.agent_config(**own), meta)
 
     assert notes() == notes(mode="worldmodel", rendering="grid") == []  # all are learned by default
     agent = CheckpointMeta("agent", "FrozenLake-text-v0", 0, config_to_dict(sl.agent_config()), {})
@@ -187,4 +188,8 @@ def test_an_agent_is_told_if_its_base_cannot_write():
     ]
     assert notes(rendering="grid", all_renderings=False) == [
         "the base has learned to answer in rendering grid, not in both"
+    ]
+    assert notes(order="obs_answer_pred") == []  # answers of the mode base have no states
+    assert notes(own={"mode": "worldmodel"}, order="obs_answer_pred") == [
+        "the base has learned to answer in order obs_answer_pred, not in obs_pred_answer"
     ]
