@@ -55,14 +55,15 @@ def writing_case():
     """A case whose policy mostly writes answers of the format, by weights that no training found."""
     tokenizer = sl.make_tokenizer()
     ids = {token.decode(): index for index, token in enumerate(tokenizer.token_bytes)}
-    leaves = TINY | {"hidden_dim": len(ids)}
+    width = 4 * -(-len(ids) // 4)  # a place for each word, in two heads of an even size
+    leaves = TINY | {"hidden_dim": width}
     config = agent_config(**leaves)
     agent = sl.agent.make_agent(text_world(config), tokenizer, config)
     params = agent.model.init(jax.random.key(0))
-    head = np.zeros((len(ids), agent.model.sizes.vocab_size), np.float32)
+    head = np.zeros((width, agent.model.sizes.vocab_size), np.float32)
     for word, following in FOLLOWING.items():
         head[ids[word], [ids[each] for each in following]] = 1.0
-    embedding = 10.0 * jnp.eye(agent.model.sizes.vocab_size, len(ids))  # louder than what is added to it
+    embedding = 10.0 * jnp.eye(agent.model.sizes.vocab_size, width)  # louder than what is added to it
     params = params._replace(torso=params.torso._replace(embedding=embedding), actor=jnp.asarray(head))
     return make_case(params, leaves)
 
