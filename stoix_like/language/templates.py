@@ -9,7 +9,7 @@ Turns have ChatML's form. A user turn, with what only later turns of a conversat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 
@@ -18,7 +18,7 @@ from stoix_like.types import Array
 
 #: How an answer of the mode "worldmodel" is ordered: observation, prediction and the actions.
 Order = Literal["obs_pred_answer", "obs_answer_pred", "answer_obs_pred"]
-ORDERS: tuple[Order, ...] = ("obs_pred_answer", "obs_answer_pred", "answer_obs_pred")
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 THINK, THOUGHT, ANSWER, ANSWERED = "<think>", "</think>", "<answer>", "</answer>"
 OBSERVATION, OBSERVED, PREDICTION, PREDICTED = "<observation>", "</observation>", "<prediction>", "</prediction>"
@@ -53,7 +53,7 @@ def whole_answer(order: Order, parts: Parts) -> str:
     return THINK + "".join(ordered)
 
 
-def reminder(mode: str, order: Order) -> str:
+def reminder(mode: str, order: Order = "obs_pred_answer") -> str:
     """What a turn says at its end of the form of an answer."""
     form = f"{THINK}your thoughts{THOUGHT}{ANSWER}your actions{ANSWERED}"
     if mode == "worldmodel":

@@ -49,7 +49,7 @@ def add_user_turn(conversation: Conversation, turn: int) -> None:
         before = f"{end}{USER}Reward:\n{conversation.reward:.1f}\n\n"
     left = lake.max_actions - lake.num_actions
     state = f"Turn {turn + 1}:\nState:\n{lake.sentence()}"
-    conversation.texts.append(f"{before}{state}You have {left}{reminder('base', 'obs_pred_answer')}{ASSISTANT}{THINK}")
+    conversation.texts.append(f"{before}{state}You have {left}{reminder('base')}{ASSISTANT}{THINK}")
 
 
 def add_answer(conversation: Conversation, text: str, actions_per_turn: int) -> None:

@@ -9,22 +9,23 @@ from support.agents import TOKENIZER, tiny_agent
 
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.random_speaker import random_speaker
+from stoix_like.language.templates import ORDERS
 
 NUM_GROUPS = 128
 
 
 @functools.cache
-def played(mode):
-    agent, _, lexicon = tiny_agent(mode=mode, group_size=1, answer_length=None)
+def played(mode, order="obs_pred_answer"):
+    agent, _, lexicon = tiny_agent(mode=mode, order=order, group_size=1, answer_length=None)
     speaker = random_speaker(agent.dialogue, lexicon, agent.rules.slots, agent.rules.actions_per_turn)
     keys = jax.random.split(jax.random.key(3), NUM_GROUPS)
     play = jax.jit(lambda keys: rollout(agent.dialogue, lexicon, agent.rules, speaker, keys, keys))
     return agent, jax.device_get(play(keys)[0])
 
 
-@pytest.mark.parametrize("mode", ["base", "worldmodel"])
-def test_every_answer_is_well_formed_and_ends_by_itself(mode):
-    _, episodes = played(mode)
+@pytest.mark.parametrize(("mode", "order"), [("base", ORDERS[0]), *(("worldmodel", order) for order in ORDERS)])
+def test_every_answer_is_well_formed_and_ends_by_itself(mode, order):
+    _, episodes = played(mode, order)
     was_played = episodes.turns.was_played
     assert was_played.sum() > NUM_GROUPS
     assert episodes.turns.is_well_formed[was_played].all()
