@@ -10,7 +10,7 @@ CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt
 STARTED := $(shell date +%Y%m%d-%H%M%S)
 RUN = $@-$(STARTED)
 
-.PHONY: help train train-maze train-spo train-connect-four train-selfplay train-agent test test-integration test-full test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo train-connect-four train-selfplay train-agent train-spa test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
@@ -19,6 +19,7 @@ help:
 	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
 	@echo "make train-selfplay    tic-tac-toe by self-play in stages, to a champion that never loses (a minute)"
 	@echo "make train-agent       an agent that writes its moves on FrozenLake, from nothing: curve, episodes as a page"
+	@echo "make train-spa         SPA on FrozenLake: pretraining, data, fine-tuning, PPO, scores, and a report (an hour)"
 	@echo "make test              install with the dev extra and run the tests but those of make check (some 7 minutes on 2 idle cores)"
 	@echo "make test-integration  new processes, kills, clean installs, documented commands (some 7 minutes)"
 	@echo "make test-full         the two above, with every variant of every claim (an hour and a quarter)"
@@ -37,7 +38,7 @@ $(VENV)/.runtime: pyproject.toml constraints/py311.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,docs,notebooks,telemetry,mlflow,wandb,sweep]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,docs,notebooks,telemetry,mlflow,wandb,sweep,language]"
 	@touch $@
 
 train: $(VENV)/.runtime
@@ -73,6 +74,10 @@ train-agent: $(VENV)/.runtime
 	$(BIN)/python scripts/train_agent.py --load-path $(RUN)-base --run-name $(RUN)
 	$(BIN)/python scripts/plot.py $(RUN)
 	$(BIN)/python scripts/play_text.py --model $(RUN)
+
+# a pipeline of its own name; given the name again, `python scripts/spa.py run NAME` goes on
+train-spa: $(VENV)/.runtime
+	$(BIN)/python scripts/spa.py run $(RUN) --config spa/small/frozen_lake
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not integration and not slow and not full" -n auto --dist worksteal --durations=10 \

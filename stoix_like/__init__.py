@@ -74,8 +74,11 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "alphazero": ("stoix_like.algorithms.alphazero", None),
     "agent": ("stoix_like.algorithms.agent", None),
     "AgentConfig": ("stoix_like.config.sections.agent_runs", "AgentConfig"),
+    "FineTuneConfig": ("stoix_like.config.sections.agent_runs", "FineTuneConfig"),
     "PretrainConfig": ("stoix_like.config.sections.agent_runs", "PretrainConfig"),
     "agent_config": ("stoix_like.config.sections.agent_runs", "agent_config"),
+    "fine_tune_config": ("stoix_like.config.sections.agent_runs", "fine_tune_config"),
+    "fine_tuning": ("stoix_like.algorithms.text.fine_tuning", None),
     "pretrain_config": ("stoix_like.config.sections.agent_runs", "pretrain_config"),
     "Pieces": ("stoix_like.types", "Pieces"),
     "Prompt": ("stoix_like.types", "Prompt"),
@@ -125,6 +128,7 @@ __all__ = [
     "ComparisonGroup",
     "Environment",
     "Experiment",
+    "FineTuneConfig",
     "Learner",
     "Lines",
     "LoopConfig",
@@ -161,6 +165,8 @@ __all__ = [
     "distributions",
     "evaluate",
     "evaluate_levels",
+    "fine_tune_config",
+    "fine_tuning",
     "gumbel",
     "is_unified_loop_running",
     "level_set",
@@ -208,10 +214,17 @@ if TYPE_CHECKING:
     from stoix_like.algorithms import agent, alphazero, ppo, searching, spo
     from stoix_like.algorithms.tasks import against
     from stoix_like.algorithms.tasks import make as make_env
-    from stoix_like.algorithms.text import token_ppo
+    from stoix_like.algorithms.text import fine_tuning, token_ppo
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
-    from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig, agent_config, pretrain_config
+    from stoix_like.config.sections.agent_runs import (
+        AgentConfig,
+        FineTuneConfig,
+        PretrainConfig,
+        agent_config,
+        fine_tune_config,
+        pretrain_config,
+    )
     from stoix_like.config.sections.continuous_loop import LoopConfig
     from stoix_like.config.sections.master_loop import PlateauHookConfig, UnifiedLoopConfig
     from stoix_like.config.sections.runs import (

@@ -27,7 +27,7 @@ FLOORS = [
     ("envs", "networks", "search", "replay", "language", "evaluation"),
     ("algorithms",),
     ("runtime",),
-    ("selfplay",),
+    ("selfplay", "spa"),
     ("bench",),
     ("commands",),
 ]
@@ -45,10 +45,11 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "console": (),
         "storage": ("console",),
         "stages": ("console", "storage"),
+        "datasets": ("storage", "stages"),
         "hardware": ("console",),
         "loading": ("console",),
         "weights": ("console", "storage"),
-        "runs": ("console", "storage", "hardware", "loading", "stages", "weights"),
+        "runs": ("console", "storage", "hardware", "loading", "stages", "datasets", "weights"),
         "telemetry": ("console", "storage", "runs"),
         "evaluators": ("console", "hardware", "runs", "telemetry"),
         "profiling": (),
@@ -119,6 +120,7 @@ DOORS = {
     "PIL": ("runtime/figures",),
     "optuna": ("runtime/sweeps/study.py",),
     "sqlalchemy": ("runtime/sweeps/study.py",),
+    "pyarrow": ("runtime/datasets/parquet.py",),
     "safetensors": ("runtime/weights/parameters.py",),
     "jax.experimental.multihost_utils": ("runtime/hardware/collectives.py",),
     "jax.distributed": ("runtime/hardware/process_group.py",),
@@ -127,7 +129,7 @@ DOORS = {
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config", "errors.py")
 #: Only these floors may touch disk, clock, network, environment variables or the terminal.
-OUTSIDE_ROOMS = ("runtime", "selfplay", "bench", "commands")
+OUTSIDE_ROOMS = ("runtime", "selfplay", "spa", "bench", "commands")
 OUTSIDE_WORLD = {
     "os",
     "sys",

@@ -37,7 +37,8 @@ def _section(name: str, command: Command) -> str:
     if name.startswith("train-"):
         places, rows = ["[--config FILE|PRESET]"], list(_training_rows())
     elif name == "spa":
-        places, rows = ["STAGE", "[--config FILE|PRESET]"], [*_stage_rows(), *_training_rows()]
+        places = ["STAGE", "[NAME]", "[--from PATH]", "[--config FILE|PRESET]"]
+        rows = [*_stage_rows(), *_training_rows()]
     else:
         arguments = _arguments(command)
         places = [_form(action) for action in arguments if not action.option_strings]
@@ -60,9 +61,11 @@ def _training_rows() -> Iterator[tuple[str, str]]:
 
 
 def _stage_rows() -> Iterator[tuple[str, str]]:
-    """What STAGE may be. Every stage has the options of the training commands."""
-    for name, (_, summary) in STAGES.items():
+    """What STAGE may be, and what pipelines have beside the options of the training commands."""
+    for name, summary in STAGES.items():
         yield name, f"STAGE: {summary}"
+    yield "NAME", "of a pipeline; its leaves are on [the page of SPA](../spa.md#leaves)"
+    yield "--from PATH", "take stages that are done from this pipeline, or this stage of one; may be repeated"
 
 
 def _option_rows(*names: str) -> Iterator[tuple[str, str]]:

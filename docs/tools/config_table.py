@@ -1,6 +1,6 @@
-"""Writes the tables of all leaves into docs/configuration.md, from the dataclasses that also define flags and checks.
+"""Writes the tables of all leaves into docs/configuration.md and docs/spa.md, from the classes that define flags too.
 
-`python docs/tools/config_table.py` rewrites the file in a clone; a test fails if it is out of date.
+`python docs/tools/config_table.py` rewrites the files in a clone; a test fails if they are out of date.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from pathlib import Path
 
 from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.checks.values import range_text, type_name
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, SPOConfig
 from stoix_like.config.sections.selfplay import SelfPlayConfig
+from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.flags import flag_name
 from stoix_like.runtime.loading.help import default_text
@@ -20,6 +21,9 @@ from stoix_like.runtime.loading.help import default_text
 DOCUMENT = Path(__file__).parents[1] / "configuration.md"
 BEGIN = "<!-- leaves: written by python docs/tools/config_table.py -->"
 END = "<!-- end of leaves -->"
+SPA_DOCUMENT = DOCUMENT.with_name("spa.md")
+SPA_BEGIN = "<!-- leaves of spa: written by python docs/tools/config_table.py -->"
+SPA_END = "<!-- end of leaves of spa -->"
 
 
 def table(config_type: type) -> str:
@@ -66,7 +70,16 @@ def with_table(text: str, config_type: type) -> str:
     parts.append(other_defaults("An agent's", AgentConfig, config_type, " as PPO's"))
     parts += _further_sections(PretrainConfig, AgentConfig)
     parts.append(other_defaults("Pretraining's", PretrainConfig, AgentConfig, " as an agent's"))
+    parts += _further_sections(FineTuneConfig, AgentConfig)
+    parts.append(other_defaults("Fine-tuning's", FineTuneConfig, AgentConfig, " as an agent's"))
     return replace_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
+
+
+def with_spa_table(text: str) -> str:
+    """The page of SPA with the tables of its pipeline, without those of the machine, which are a run's."""
+    names = [name for name in section_types(SPAConfig) if name not in section_types(AgentConfig) or name == "agent"]
+    parts = [_section(SPAConfig, name) for name in names]
+    return replace_part(text, SPA_DOCUMENT, SPA_BEGIN, SPA_END, "\n\n".join(parts))
 
 
 def _further_sections(config_type: type, base_type: type) -> list[str]:
@@ -84,3 +97,4 @@ def replace_part(text: str, document: Path, begin: str, end: str, part: str) -> 
 
 if __name__ == "__main__":
     DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), SPOConfig), encoding="utf-8")
+    SPA_DOCUMENT.write_text(with_spa_table(SPA_DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -41,7 +41,7 @@ COMMANDS: dict[str, Command] = {
     "train-agent": Command(
         "stoix_like.commands.runs.train", "train an agent that writes its moves in a text world", "train_agent"
     ),
-    "spa": Command("stoix_like.commands.runs.spa", "the stages of a language agent: pretrain"),
+    "spa": Command("stoix_like.commands.runs.spa", "SPA and its stages: data by self-play, fine-tuning, PPO"),
     "run-training-loop": Command(
         "stoix_like.commands.selfplay.training_loop", "self-play in stages: one iteration, or several, of a board game"
     ),

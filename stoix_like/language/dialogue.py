@@ -85,6 +85,13 @@ class Dialogue(NamedTuple):
         before = templates.before_state(facts, is_conversation=self.is_conversation)
         return jnp.concatenate([before, self.write_state(state), templates.after_state(facts)], axis=1)
 
+    def write_beginning(self, observation: Array, prediction: Array) -> Array:
+        """[N, M] int32, the pieces that an answer of the order "obs_pred_answer" begins with, up to its prediction."""
+        first = len(templates.turn_texts(self.mode, self.order)) + len(self.pieces.texts)
+        tags = (templates.OBSERVATION, templates.OBSERVED, templates.PREDICTION, templates.PREDICTED)
+        columns = [jnp.full((len(observation), 1), first + templates.TAGS.index(tag), jnp.int32) for tag in tags]
+        return jnp.concatenate([columns[0], observation, *columns[1:3], prediction, columns[3]], axis=1)
+
     def write_answer(self, actions: Array, spans: tuple[Array, Array] | None = None) -> Array:
         """[N, M] int32, the pieces of an answer after its forced beginning: its actions [N, K], -1 where none.
 

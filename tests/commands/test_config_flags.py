@@ -15,11 +15,11 @@ from support.paths import ROOT
 
 from stoix_like.commands import entry
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.checks.combinations import steps_per_update
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.presets import preset_paths
+from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.runs.sources import load_config
 
 HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
@@ -243,18 +243,21 @@ def test_documented_file_is_read_as_described(tmp_path):
 
 
 #: The configurations of algorithms whose presets are not read as PPO's.
-CONFIG_TYPES = {"alphazero": AlphaZeroConfig, "agent": AgentConfig, "pretrain": PretrainConfig}
+CONFIG_TYPES = {"alphazero": AlphaZeroConfig, "agent": AgentConfig, "pretrain": PretrainConfig, "sft": FineTuneConfig}
+UNITS = {"agent": "episodes", "pretrain": "episodes", "sft": "rows"}
 
 
-@pytest.mark.parametrize("name", [name for name in preset_paths() if not name.startswith("selfplay/")])
+@pytest.mark.parametrize("name", [name for name in preset_paths() if not name.startswith(("selfplay/", "spa/"))])
 def test_documented_step_counts_of_presets(name):
-    """A step of an agent that writes is an episode."""
+    """A step of an agent that writes is an episode, and of fine-tuning a row."""
     algorithm = name.partition("/")[0]
     config = load_config(
         CONFIG_TYPES.get(algorithm, PPOConfig), algorithm, ["--config", name], default_config=""
     ).config
-    steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
-    in_file, in_row = ("episodes", " episodes") if algorithm in ("agent", "pretrain") else ("environment steps", "")
+    per_update = ALGORITHMS[algorithm].steps_per_update(config)
+    steps = f"{per_update * config.training_core.num_updates:,}"
+    in_file = UNITS.get(algorithm, "environment steps")
+    in_row = f" {in_file}" if algorithm in UNITS else ""
     assert f" = {steps} {in_file}" in preset_paths()[name].read_text(encoding="utf-8")
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
     assert row.endswith(f"| {steps}{in_row} |")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from stoix_like.config.sections.agent import DecoderSectionConfig
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
 from stoix_like.config.sections.runs import AlphaZeroConfig, OptimizationConfig, PPOConfig, SPOConfig
@@ -31,7 +31,7 @@ SECTIONS = {
     Role.LEARNING: ("environment", "training_core", "optimization", "architecture", "spo"),
     Role.MACHINE: ("hardware", "logging", "checkpointing"),
 }
-CONFIG_TYPES = [PPOConfig, SPOConfig, AlphaZeroConfig, AgentConfig, PretrainConfig]
+CONFIG_TYPES = [PPOConfig, SPOConfig, AlphaZeroConfig, AgentConfig, PretrainConfig, FineTuneConfig]
 EXCEPT = {Role.LEARNING: {"total_timesteps", "seed", "num_seeds", "load_path"}, Role.MACHINE: BY_HAND[Role.PROCESS]}
 
 
@@ -97,3 +97,12 @@ def test_pretrainings_own_leaves():
     own = leaf_roles(PretrainConfig).keys() - leaf_roles(AgentConfig).keys()
     assert leaves_with(PretrainConfig, Role.FIXED) & own == {"all_modes", "all_renderings"}
     assert leaves_with(PretrainConfig, Role.LEARNING) & own == own
+
+
+def test_fine_tunings_own_leaves():
+    own = leaf_roles(FineTuneConfig).keys() - leaf_roles(AgentConfig).keys()
+    shapes = {"batch_size", "max_length", "truncation", "schedule"}
+    assert own == shapes | {"data_path", "warmup_share", "weight_decay", "adam_b1", "adam_b2"}
+    assert leaves_with(FineTuneConfig, Role.FIXED) & own == shapes
+    assert leaves_with(FineTuneConfig, Role.MACHINE) & own == {"data_path"}
+    assert leaves_with(FineTuneConfig, Role.LEARNING) & own == own - {"data_path"}

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import offline
+from support import offline, rows
 from support.agents import TINY
 from support.asserts import assert_legal, assert_same_bits, key_data
 from support.configs import DISTINCT, SMALL_ALPHAZERO, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
@@ -61,6 +61,7 @@ ENTRIES = {
     "agent": Entry("agent", "FrozenLake-text-v0", TINY | {"value_clip_eps": 0.5, "num_microbatches": 3}),
     "agent_conversation": Entry("agent", "FrozenLake-text-v0", TINY | {"context": "full", "critic": "separate"}),
     "agent_bfloat16": Entry("agent", "FrozenLake-text-v0", TINY | {"compute_dtype": "bfloat16", "critic": "shared"}),
+    "sft": Entry("sft", "FrozenLake-text-v0", rows.LEAVES | {"max_length": 100}),
     "pretrain": Entry("pretrain", "FrozenLake-text-v0", {n: x for n, x in TINY.items() if n not in PPO_ALONE}),
 }
 ROWS = ALGORITHMS | {"offline": offline.ROW}
@@ -92,6 +93,8 @@ def compiled(name):
         with tempfile.TemporaryDirectory() as folder:
             if entry.algorithm == "offline":
                 config = resolve(config, {"data_file": str(offline.write_pairs(Path(folder) / "pairs.npz"))})
+            if entry.algorithm == "sft":
+                config = resolve(config, {"data_path": str(rows.write_folder(Path(folder)))})
             (_, network, learner), given = algorithm.build(config), algorithm.inputs(config)
     else:
         env, given = sl.make_env(entry.task, kwargs=SMALL_TASKS.get(entry.task, {})), {}

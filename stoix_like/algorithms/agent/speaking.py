@@ -65,6 +65,10 @@ class _Sampling(NamedTuple):
     memory: Memory
 
 
+#: states [N, ...] -> (tokens [N, G] that answers begin with, which slots have one), without a gap
+Beginning = Callable[[Any], tuple[Array, Array]]
+
+
 class _SpeakingModel(NamedTuple):
     """A model that speaks."""
 
@@ -74,16 +78,24 @@ class _SpeakingModel(NamedTuple):
     ends: Array  # [E]
     slots: Slots
     temperature: float
+    begins: Beginning | None
 
 
 def model_speaker(
-    model: LanguageModel, params: NetworkParams, prompt: Array, ends: Array, slots: Slots, temperature: float
+    model: LanguageModel,
+    params: NetworkParams,
+    prompt: Array,
+    ends: Array,
+    slots: Slots,
+    temperature: float,
+    begins: Beginning | None = None,
 ) -> Speaker:
     """A model that samples at a temperature, after a prompt [P], until one of the tokens `ends` [E] or the last slot.
 
-    The prompt is read once. `answer` reads the turn, and then samples until every row has ended.
+    The prompt is read once. `answer` reads the turn, and then samples until every row has ended. Where it is told how
+    its answer begins, it samples what comes after; the tokens before have log-probability 0.
     """
-    speaking = _SpeakingModel(model, params, prompt, ends, slots, temperature)
+    speaking = _SpeakingModel(model, params, prompt, ends, slots, temperature, begins)
     per_turn = block_length(slots) * NUM_BLOCKS + slots.answer
     num_slots = per_turn * (slots.turns if slots.is_conversation else 1)
     begin = functools.partial(memories.begin, model, params, prompt, num_slots=num_slots)
@@ -104,27 +116,33 @@ def _answer(speaking: _SpeakingModel, memory: Memory, user_turn: UserTurn, keys:
     hidden, memory = _read_turn(speaking, memory, user_turn)
     empty = _no_answer(user_turn.tokens.shape[0], slots.answer)
     begun = _Sampling(jnp.int32(0), hidden, ~user_turn.is_active, empty, memory)
+    told = None if speaking.begins is None else speaking.begins(user_turn.env_state)
 
     def goes_on(state: _Sampling) -> Array:
         return (state.place < num_read) & ~jnp.all(state.has_ended)
 
     def write_and_read(state: _Sampling) -> _Sampling:
-        written, tokens, speaks = _written(speaking, keys, state)
+        written, tokens, speaks = _written(speaking, keys, state, told)
         chunk = (tokens[:, None], speaks[:, None])
         hidden, memory = memories.read(speaking.model, speaking.params, state.memory, *chunk)
         return written._replace(hidden=hidden, memory=memory)
 
     ended = jax.lax.while_loop(goes_on, write_and_read, begun)
     if num_read < slots.answer:
-        ended, *_ = _written(speaking, keys, ended)
+        ended, *_ = _written(speaking, keys, ended, told)
     return ended.answer._replace(was_cut=~ended.has_ended), ended.memory
 
 
-def _written(speaking: _SpeakingModel, keys: Key, state: _Sampling) -> tuple[_Sampling, Array, Array]:
+def _written(
+    speaking: _SpeakingModel, keys: Key, state: _Sampling, told: tuple[Array, Array] | None
+) -> tuple[_Sampling, Array, Array]:
     """(the answers with one more token of each row that has not ended, the tokens [N], which rows spoke [N])."""
     at_place = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.place)
     logits = speaking.model.logits(speaking.params, state.hidden)
     tokens, log_prob = sample_token(at_place, logits, speaking.temperature)
+    if told is not None:
+        token, is_told = (jax.lax.dynamic_index_in_dim(x, state.place, axis=1, keepdims=False) for x in told)
+        tokens, log_prob = jnp.where(is_told, token, tokens), jnp.where(is_told, 0.0, log_prob)
     speaks = ~state.has_ended
     tokens = jnp.where(speaks, tokens, 0)
     found = (log_prob, _sampled_value(speaking.model, speaking.params, state.hidden))

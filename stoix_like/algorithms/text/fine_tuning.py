@@ -21,6 +21,7 @@ from stoix_like.algorithms.text.batches import TokenRows
 from stoix_like.algorithms.text.world_model import sums_by_span, supervised_loss_sum
 from stoix_like.algorithms.text.world_rows import SupervisedRows, WrittenTurns, supervised_rows, truncated
 from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.agent import FineTuneSectionConfig
 from stoix_like.config.sections.agent_runs import FineTuneConfig
 from stoix_like.errors import ConfigError
 from stoix_like.language.spans import COUNTED, SPANS, LossMask, is_counted
@@ -80,7 +81,7 @@ def make(
             f"fine_tune.batch_size: there are {num_rows} rows to learn from and {num_held_out} of validation",
             "lower batch_size, raise max_length, or generate more",
         )
-    rows, held_out = (supervised_rows(agent.rules.slots, agent.lexicon.spans, turns) for turns in cut)
+    rows, held_out = (training_rows(agent, section, turns) for turns in cut)
     setup = Setup(
         agent,
         num_steps=config.training_core.num_minibatches,
@@ -97,6 +98,17 @@ def make(
         items=held_out,
         seeds="map",
     )
+
+
+def rows_per_update(config: FineTuneConfig) -> int:
+    """Rows that an update reads. A step of fine-tuning is a row."""
+    return config.fine_tune.batch_size * config.training_core.num_minibatches
+
+
+def training_rows(agent: Agent, section: FineTuneSectionConfig, turns: WrittenTurns) -> SupervisedRows:
+    """The rows as they are learned from: cut to `max_length`, with the spans of their answers. Arrays of the host."""
+    cut = truncated(turns, section.max_length, section.truncation)
+    return supervised_rows(agent.rules.slots, agent.lexicon.spans, cut)
 
 
 def make_hyper(config: FineTuneConfig) -> FineTuneHyper:

@@ -147,11 +147,8 @@ def _replace(
     return "" if all(found.num_replaced) else "untagged"
 
 
-def split(
-    rows: WrittenTurns, trajectory: np.ndarray, validation_share: float, rng: np.random.Generator
-) -> tuple[WrittenTurns, WrittenTurns]:
-    """(rows to learn from, rows of validation): all rows of a trajectory are in one of the two."""
+def split(trajectory: np.ndarray, validation_share: float, rng: np.random.Generator) -> np.ndarray:
+    """[R] bool, the rows of validation: all rows of a trajectory [R] are, or none."""
     numbers = rng.permutation(np.unique(trajectory))
-    held_out = np.isin(trajectory, numbers[: round(validation_share * len(numbers))])
-    learned, validated = (WrittenTurns(*(x[chosen] for x in rows)) for chosen in (~held_out, held_out))
-    return learned, validated
+    is_held_out: np.ndarray = np.isin(trajectory, numbers[: round(validation_share * len(numbers))])
+    return is_held_out

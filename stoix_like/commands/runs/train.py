@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoix_like.config.checks.board_games import is_game, parse_game
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.messages import print_to_stderr
@@ -48,6 +48,11 @@ def pretrain(argv: list[str]) -> TrainResult | int:
     if not isinstance(result, int) and result.status == "done":
         _report_format(result)
     return result
+
+
+def fine_tune(argv: list[str]) -> TrainResult | int:
+    """Fine-tunes an agent's model on rows of written turns, by default the preset sft/frozen_lake."""
+    return _train("sft", FineTuneConfig, argv)
 
 
 def _report_format(result: TrainResult) -> None:

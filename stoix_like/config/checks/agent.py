@@ -55,8 +55,12 @@ def _learning_problems(config: Any) -> list[str]:
 
 def _batch_problems(config: Any) -> list[str]:
     size, num_parts = config.fine_tune.batch_size, config.fine_tune.num_microbatches
-    what = f"fine_tune.batch_size: {size} rows are not divisible by num_microbatches = {num_parts}"
-    return [what] if size % num_parts else []
+    problems = []
+    if size % num_parts:
+        problems.append(f"fine_tune.batch_size: {size} rows are not divisible by num_microbatches = {num_parts}")
+    if config.training_core.num_seeds > 1:
+        problems.append("training_core.num_seeds: fine-tuning has one seed, as its rows are of one")
+    return problems
 
 
 def _part_problems(config: Any) -> list[str]:

@@ -104,6 +104,7 @@ class TokenPPOSectionConfig:
 class FineTuneSectionConfig:
     """Fine-tuning on rows of written turns."""
 
+    data_path: str | None = leaf(None, "folder of wm_train.npz and wm_val.npz, the rows that are learned from", MACHINE)
     loss_mask: Literal["assistant", "state_only", "non_state", "answer_only"] = leaf(
         "assistant",
         "tokens of answers with a loss: all (SPA's paper), states, all but states (its release), actions",

@@ -69,6 +69,10 @@ class FineTuneConfig(RunConfig):
     fine_tune: FineTuneSectionConfig = dataclasses.field(default_factory=FineTuneSectionConfig)
 
 
+#: The configuration of any run with a language model.
+LanguageConfig = AgentConfig | PretrainConfig | FineTuneConfig
+
+
 def agent_config(**leaves: Any) -> AgentConfig:
     """A checked configuration of an agent from leaves by name, as `ppo_config`: `agent_config(num_turns=5)`."""
     return resolve(AgentConfig(), leaves)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoix_like.config.sections.agent import PretrainSectionConfig, TokenPPOSectionConfig
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent import FineTuneSectionConfig, PretrainSectionConfig, TokenPPOSectionConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
 from stoix_like.config.sections.roles import leaf_roles
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
@@ -12,7 +12,7 @@ from stoix_like.config.sections.spo import SPOSectionConfig
 #: {leaf: its roles} of all algorithms.
 LEAF_ROLES = {
     name: roles
-    for config_type in (PPOConfig, SPOConfig, AlphaZeroConfig, AgentConfig, PretrainConfig)
+    for config_type in (PPOConfig, SPOConfig, AlphaZeroConfig, AgentConfig, PretrainConfig, FineTuneConfig)
     for name, roles in leaf_roles(config_type).items()
 }
 SECTION_ALIASES = {"ppo_core": "training_core"}
@@ -30,6 +30,7 @@ CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {
     PPOConfig: {"spo": SPOSectionConfig, "alphazero": AlphaZeroSectionConfig},
     SPOConfig: {"alphazero": AlphaZeroSectionConfig},
     AlphaZeroConfig: {"spo": SPOSectionConfig},
-    AgentConfig: {"pretrain": PretrainSectionConfig},
-    PretrainConfig: {"token_ppo": TokenPPOSectionConfig},
+    AgentConfig: {"pretrain": PretrainSectionConfig, "fine_tune": FineTuneSectionConfig},
+    PretrainConfig: {"token_ppo": TokenPPOSectionConfig, "fine_tune": FineTuneSectionConfig},
+    FineTuneConfig: {"token_ppo": TokenPPOSectionConfig, "pretrain": PretrainSectionConfig},
 }

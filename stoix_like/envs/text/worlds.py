@@ -24,12 +24,14 @@ class TextMaker(NamedTuple):
         sizes: state after a reset -> {name of a size: number}, the same for all levels.
         pieces: (**sizes) -> {rendering: how states are written}.
         grammar: the spelling of each action.
+        succeeded: a state -> the one on its level in which the task is done; None if there are several.
     """
 
     name: str
     sizes: Callable[[Any], dict[str, Any]]
     pieces: Callable[..., Mapping[str, Pieces]]
     grammar: tuple[str, ...]
+    succeeded: Callable[[Any], Any] | None = None
 
 
 def text_world(env: Environment, prompts: Mapping[str, Prompt], budget: tuple[int, int] | None = None) -> TextWorld:
@@ -46,6 +48,14 @@ def text_world(env: Environment, prompts: Mapping[str, Prompt], budget: tuple[in
 def name_of(env: Environment) -> str:
     """The name of a world of text. Raises ConfigError if the environment is none of `TEXT_WORLDS`."""
     return _maker(env).name
+
+
+def succeeded_of(env: Environment) -> Callable[[Any], Any] | None:
+    """(state) -> the state of its level in which the task is done. None if a world has several.
+
+    Raises ConfigError if the environment is none of `TEXT_WORLDS`.
+    """
+    return _maker(env).succeeded
 
 
 def sizes(env: Environment) -> dict[str, int]:
@@ -83,7 +93,11 @@ def _room_sizes(state: sokoban.SokobanState) -> dict[str, Any]:
 #: {task id: how its environment becomes a world of text}
 TEXT_WORLDS: dict[str, TextMaker] = {
     "FrozenLake-text-v0": TextMaker(
-        "frozen_lake", lambda state: {"size": state.lake.holes.shape[0]}, lake_pieces, frozen_lake.MOVE_NAMES
+        "frozen_lake",
+        lambda state: {"size": state.lake.holes.shape[0]},
+        lake_pieces,
+        frozen_lake.MOVE_NAMES,
+        lambda state: state._replace(position=state.lake.goal),
     ),
     "Sokoban-text-v0": TextMaker("sokoban", _room_sizes, room_pieces, sokoban.MOVE_NAMES),
     "Sudoku-text-v0": TextMaker(

@@ -14,7 +14,7 @@ from pathlib import Path
 PROGRAM = "stoix-like"
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"  # of a clone
 _SCRIPTS = {"export": "export_policy.py"}  # scripts whose name differs from their command's
-_STAGES = {"pretrain": ("spa", "pretrain")}  # algorithms that are stages of a command
+_STAGES = {"pretrain": ("spa", "pretrain"), "sft": ("spa", "sft")}  # algorithms that are stages of a command
 
 
 class _Program:

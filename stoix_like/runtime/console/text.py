@@ -14,6 +14,8 @@ ALGORITHM_TITLES = {
     "alphazero": "AlphaZero",
     "agent": "token PPO",
     "pretrain": "pretraining",
+    "sft": "fine-tuning",
+    "spa": "SPA",
     "selfplay": "self-play",
 }
 """Names by key, which for presets of pipelines is that of their folder. Your own program may add to it."""

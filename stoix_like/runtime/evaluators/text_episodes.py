@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stoix_like.config.checks.access import replace_leaves
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, LanguageConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.spelling import training_name
 
@@ -79,7 +79,7 @@ def play_text(
     return text_player(config, num_episodes)(saved.seed_params(index), seed)
 
 
-def text_player(config: AgentConfig | PretrainConfig, num_episodes: int) -> TextPlayer:
+def text_player(config: LanguageConfig, num_episodes: int) -> TextPlayer:
     """A function that plays an episode on each of the first levels of evaluation, compiled when it is first called.
 
     Raises ConfigError if the tokens of the agent cannot write its world.
@@ -120,8 +120,8 @@ def _episodes(
     ]
 
 
-def _language_config(saved: SavedRun) -> AgentConfig | PretrainConfig:
-    if isinstance(saved.config, AgentConfig | PretrainConfig):
+def _language_config(saved: SavedRun) -> LanguageConfig:
+    if isinstance(saved.config, LanguageConfig):
         return saved.config
     raise ConfigError(
         f"{saved.path} has no language model", f"give a run of {training_name('agent')} or {training_name('pretrain')}"

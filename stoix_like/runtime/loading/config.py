@@ -26,7 +26,7 @@ from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.loading.presets import algorithm_of_preset, find, preset_paths, task_of_preset
 
 #: {a section that one algorithm alone has: that algorithm}
-_BY_SECTION = {"spo": "spo", "alphazero": "alphazero", "token_ppo": "agent", "pretrain": "pretrain"}
+_BY_SECTION = {"spo": "spo", "alphazero": "alphazero", "token_ppo": "agent", "pretrain": "pretrain", "fine_tune": "sft"}
 HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 
 

@@ -16,7 +16,9 @@ DEFAULT_PRESETS = {
     "alphazero": "alphazero/connect_four",
     "agent": "agent/frozen_lake",
     "pretrain": "pretrain/frozen_lake",
+    "sft": "sft/frozen_lake",
     "selfplay": "selfplay/connect_four",
+    "spa": "spa/small/frozen_lake",
 }
 
 #: Names of the original's files: {a file that its commands name: the preset that it is here}. The others differ

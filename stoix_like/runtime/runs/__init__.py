@@ -1,1 +1,1 @@
-"""Run folders, checkpoints and loaded runs. Imports console, storage, hardware, loading, stages and weights."""
+"""Run folders, checkpoints, loaded runs. Imports console, storage, hardware, loading, stages, datasets and weights."""

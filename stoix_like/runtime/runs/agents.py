@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
 from jax.sharding import SingleDeviceSharding
 
 from stoix_like.algorithms.agent.setup import decoder_sizes, make_agent
-from stoix_like.algorithms.text import pretraining, token_ppo
+from stoix_like.algorithms.text import fine_tuning, pretraining, token_ppo
+from stoix_like.algorithms.text.world_rows import WrittenTurns
 from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.sections.agent import AgentSectionConfig
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, LanguageConfig, PretrainConfig
 from stoix_like.envs.text import worlds
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.language.tokenizers import Tokenizer, word_tokenizer
 from stoix_like.language.words import WORDS
 from stoix_like.runtime.console.spelling import training_name
+from stoix_like.runtime.datasets import parquet, row_files
+from stoix_like.runtime.datasets.parquet import Texts
+from stoix_like.runtime.datasets.row_form import RowForm
 from stoix_like.runtime.loading.prompts import read_prompts
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.runs.find import find_checkpoint, find_source
+from stoix_like.runtime.runs.find import find_checkpoint, find_source, is_parameters
 from stoix_like.runtime.runs.host_values import best_scores
 from stoix_like.runtime.runs.inputs import TOKENIZER, check_tokenizer, hashes
+from stoix_like.runtime.weights import parameters
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
 
 LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
@@ -58,25 +64,62 @@ def make_tokenizer() -> Tokenizer:
     return word_tokenizer(WORDS)
 
 
-def make_learner(world: TextWorld, config: AgentConfig | PretrainConfig) -> Learner:
+def make_learner(world: TextWorld, config: LanguageConfig) -> Learner:
     """The learner of a configuration in a text world. Raises ConfigError as `token_ppo.make`."""
     tokenizer = make_tokenizer()
     if isinstance(config, PretrainConfig):
         return pretraining.make(world, tokenizer, config)
+    if isinstance(config, FineTuneConfig):
+        return fine_tuning.make(world, tokenizer, config, *_rows(world, tokenizer, config))
     return token_ppo.make(world, tokenizer, config)
 
 
-def language_inputs(world: TextWorld, config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+def language_inputs(world: TextWorld, config: LanguageConfig) -> dict[str, Any]:
     """{path of the state: host arrays}, the inputs of an agent's run: tables of its dialogues, and its tokenizer."""
     tokenizer = make_tokenizer()
     if isinstance(config, PretrainConfig):
         lexicons = tuple(agent.lexicon for agent in pretraining.make_agents(world, tokenizer, config))
         return {"lexicons": lexicons, TOKENIZER: tokenizer.hash}
-    lexicon = make_agent(world, tokenizer, config).lexicon
+    agent = make_agent(world, tokenizer, config)
+    if isinstance(config, FineTuneConfig):
+        rows = fine_tuning.training_rows(agent, config.fine_tune, _rows(world, tokenizer, config)[0])
+        return {"rows": rows, "prompt": agent.lexicon.prompt, TOKENIZER: tokenizer.hash}
+    lexicon = agent.lexicon
     given: dict[str, Any] = {"lexicon": lexicon, TOKENIZER: tokenizer.hash}
     if config.token_ppo.kl_coef > 0.0:
         given["reference"] = _reference(world, tokenizer, config)
     return given
+
+
+def _rows(world: TextWorld, tokenizer: Tokenizer, config: FineTuneConfig) -> tuple[WrittenTurns, WrittenTurns]:
+    """(rows to learn from, rows of validation) of a configuration.
+
+    Raises ConfigError if it names none, and CheckpointError if they cannot be read, or not by its agent.
+    """
+    if (path := config.fine_tune.data_path) is None:
+        raise ConfigError(
+            "fine_tune.data_path: no rows are given", "give --data-path, a folder that the stage generate has made"
+        )
+    folder, form = Path(path), row_form(world, tokenizer, config)
+    if parquet.has_parquet(folder) and not row_files.has_rows(folder):
+        return parquet.read_folder(folder, form, Texts(tokenizer, world.prompts[config.agent.mode]))
+    training, validation = row_files.read_folder(folder, form)
+    return training.turns, validation.turns
+
+
+def row_form(world: TextWorld, tokenizer: Tokenizer, config: Any) -> RowForm:
+    """What rows have in common with an agent of a configuration with the section `agent`."""
+    section, slots = config.agent, make_agent(world, tokenizer, config).rules.slots
+    return RowForm(
+        task_id=world.env.task_id,
+        world=worlds.sizes(world.env) | dict(world.env.rules),
+        rendering=section.rendering,
+        mode=section.mode,
+        order=section.order,
+        context=section.context,
+        tokenizer=tokenizer.hash.tobytes().hex(),
+        slots=[slots.state, slots.answer],
+    )
 
 
 def _reference(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> NetworkParams:
@@ -86,11 +129,17 @@ def _reference(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> N
     seeds share it.
     """
     path = find_source(str(config.checkpointing.load_path), config.checkpointing.save_dir)
+    if is_parameters(path):
+        stored = parameters.read_metadata(path)
+        of_file = make_agent(world, tokenizer, _language_config(stored.algorithm, stored.config)).model
+        shapes = jax.eval_shape(of_file.init, jax.random.key(0))
+        published: NetworkParams = jax.device_get(parameters.read_arrays(path, shapes))
+        return published
     folder, update = find_checkpoint(path)
     store = CheckpointStore(folder)
     meta = store.load_meta(update)
     check_tokenizer(hashes({TOKENIZER: tokenizer.hash})[TOKENIZER], meta, path)
-    base = config_from_dict(AgentConfig if meta.algorithm == "agent" else PretrainConfig, meta.config)
+    base = _language_config(meta.algorithm, meta.config)
     if base.training_core.num_seeds > 1:
         what = f"token_ppo.kl_coef: {path} has {base.training_core.num_seeds} seeds, and the policy is held to one"
         raise CheckpointError(what, "give a run of one seed")
@@ -102,19 +151,31 @@ def _reference(world: TextWorld, tokenizer: Tokenizer, config: AgentConfig) -> N
     return reference
 
 
+def _language_config(algorithm: str, stored: dict[str, Any]) -> LanguageConfig:
+    """The configuration of a run with a language model, as it was stored."""
+    types = {"agent": AgentConfig, "sft": FineTuneConfig}
+    config: LanguageConfig = config_from_dict(types.get(algorithm, PretrainConfig), stored)
+    return config
+
+
 def policy_params(params: Params) -> NetworkParams:
     """The decoder's part of an agent's parameters, without a value function."""
     policy: NetworkParams = params
     return policy._replace(critic=None)
 
 
-def hidden_sizes(config: AgentConfig | PretrainConfig) -> dict[str, float]:
+def hidden_sizes(config: LanguageConfig) -> dict[str, float]:
     """{leaf: number} of a decoder that the shapes of its parameters do not show."""
     attention = decoder_sizes(config.architecture, config.decoder, 1).attention
     return {name: getattr(attention, name) for name in ("num_heads", "num_kv_heads", "head_dim", "rope_theta")}
 
 
-def base_notes(config: AgentConfig, base: CheckpointMeta | None) -> list[str]:
+def fine_tune_notes(config: FineTuneConfig, base: CheckpointMeta | None) -> list[str]:
+    """As `base_notes`, of fine-tuning, which may begin with a fresh decoder."""
+    return [] if base is None else base_notes(config, base)
+
+
+def base_notes(config: AgentConfig | FineTuneConfig, base: CheckpointMeta | None) -> list[str]:
     """What an agent begins with, if it will probably not learn from that; `base` is None for a fresh decoder."""
     if base is None:
         pretrain = training_name("pretrain")

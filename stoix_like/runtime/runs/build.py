@@ -10,11 +10,11 @@ import jax
 
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
-from stoix_like.algorithms.text import pretraining, token_state
+from stoix_like.algorithms.text import fine_tuning, pretraining, token_state
 from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.config.checks.combinations import steps_per_update
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, LanguageConfig, PretrainConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
@@ -73,15 +73,24 @@ def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environ
     return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}
 
 
-def _make_agent(config: AgentConfig | PretrainConfig) -> RunComponents:
+def _make_agent(config: LanguageConfig) -> RunComponents:
     env = make_env(config.environment)
     world = agents.make_text_world(env, config.agent)
     return RunComponents(world.env, cast(Network, None), agents.make_learner(world, config))
 
 
-def _language_inputs(config: AgentConfig | PretrainConfig) -> dict[str, Any]:
+def _language_inputs(config: LanguageConfig) -> dict[str, Any]:
     return agents.language_inputs(agents.make_text_world(make_env(config.environment), config.agent), config)
 
+
+_LANGUAGE: dict[str, Any] = {
+    "make": None,
+    "build": _make_agent,
+    "inputs": _language_inputs,
+    "speaks": True,
+    "hidden_sizes": agents.hidden_sizes,
+}
+"""What all algorithms of language models share."""
 
 ALGORITHMS: dict[str, Algorithm] = {
     "ppo": Algorithm(
@@ -116,26 +125,26 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "agent": Algorithm(
         AgentConfig,
-        make=None,
         make_hyper=token_state.make_hyper,
         samples_per_update=lambda config: config.training_core.epochs * steps_per_update(config),
         network_params=agents.policy_params,
         with_network=with_policy,
-        build=_make_agent,
-        inputs=_language_inputs,
-        speaks=True,
-        hidden_sizes=agents.hidden_sizes,
         origin_notes=agents.base_notes,
+        **_LANGUAGE,
     ),
     "pretrain": Algorithm(
         PretrainConfig,
-        make=None,
         make_hyper=pretraining.make_hyper,
         samples_per_update=steps_per_update,
-        build=_make_agent,
-        inputs=_language_inputs,
-        speaks=True,
-        hidden_sizes=agents.hidden_sizes,
+        **_LANGUAGE,
+    ),
+    "sft": Algorithm(
+        FineTuneConfig,
+        make_hyper=fine_tuning.make_hyper,
+        samples_per_update=fine_tuning.rows_per_update,
+        steps_per_update=fine_tuning.rows_per_update,
+        origin_notes=agents.fine_tune_notes,
+        **_LANGUAGE,
     ),
 }
 """All algorithms by key. Your own program may add to it."""

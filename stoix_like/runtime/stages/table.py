@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stoix_like.errors import RunError
@@ -41,15 +42,19 @@ class StageFiles:
     Args:
         root: whose folders are named after the stages.
         stages: of the pipeline, in their order.
+        elsewhere: {stage: its folder} of those that another pipeline has done.
     """
 
-    def __init__(self, root: Path, stages: Sequence[Stage]) -> None:
+    def __init__(
+        self, root: Path, stages: Sequence[Stage], elsewhere: Mapping[str, Path] = MappingProxyType({})
+    ) -> None:
         self.root, self.stages = root, {stage.name: stage for stage in stages}
-        self.manifests = {name: read_manifest(root / name) for name in self.stages}
+        self.elsewhere = elsewhere
+        self.manifests = {name: read_manifest(self.folder(name)) for name in self.stages}
 
     def folder(self, name: str) -> Path:
         """The folder of a stage."""
-        return self.root / name
+        return self.elsewhere.get(name, self.root / name)
 
     def find(self, name: str) -> Manifest | None:
         """The manifest of a stage; None if the stage is not done."""
@@ -58,7 +63,9 @@ class StageFiles:
     def done(self, name: str) -> Manifest:
         """The manifest of a stage. Raises RunError if the stage is not done."""
         if (manifest := self.manifests[name]) is None:
-            raise RunError(f"the stage {name} of {self.root} is not done", "run the stages in their order")
+            raise RunError(
+                f"the stage {name} of {self.folder(name).parent} is not done", "run the stages in their order"
+            )
         return manifest
 
     def digest(self, name: str) -> str:

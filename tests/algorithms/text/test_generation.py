@@ -1,41 +1,17 @@
 """Rows for fine-tuning: their states are those of the world, played once more by hand from what the answers say."""
 
-import functools
 import re
 
 import jax
 import numpy as np
 import pytest
-from support.agents import TOKENIZER, tiny_agent, tiny_world
+from support.agents import TOKENIZER, tiny_world
+from support.rows import played
 
-from stoix_like.algorithms.agent.loop import rollout
-from stoix_like.algorithms.agent.random_speaker import random_speaker
-from stoix_like.algorithms.text.generation import GenerationRules, make_rows, split, states_of_turns
+from stoix_like.algorithms.text.generation import GenerationRules, make_rows, split
 from stoix_like.algorithms.text.world_rows import WrittenTurns
-from stoix_like.language import rendering
 
 MOVES = ["Left", "Down", "Right", "Up"]
-
-
-@functools.cache
-def played(context="single_turn", num_levels=10, answer_length=90):
-    """(agent, turns of random answers with their states, the levels' keys)."""
-    leaves = {"mode": "worldmodel", "answer_length": answer_length, "context": context}
-    agent, _, lexicon = tiny_agent(tiny_world(), **leaves)
-    slots, dialogue = agent.rules.slots, agent.dialogue
-    speaker = random_speaker(dialogue, lexicon, slots, agent.rules.actions_per_turn)
-    rules = agent.rules._replace(group_size=1)
-    keys = jax.random.split(jax.random.key(4), num_levels)
-
-    @jax.jit
-    def play(keys):
-        episodes, world = rollout(dialogue, lexicon, rules, speaker, keys, keys)
-        pieces = dialogue.write_state(world.env_state)
-        return episodes, rendering.pack(lexicon.table, pieces, pieces.shape[1], at_end=False)
-
-    episodes, (tokens, is_valid) = jax.device_get(play(keys))
-    last = [row[valid].tolist() for row, valid in zip(tokens, is_valid, strict=True)]
-    return agent, states_of_turns(dialogue, agent.lexicon, episodes, last), keys
 
 
 def rows_of(context="single_turn", seed=0, **rules):
@@ -187,12 +163,9 @@ def test_the_turns_after_one_without_tags_get_their_states_too():
 
 def test_a_trajectory_is_in_one_split():
     rows, trajectory, _ = rows_of()
-    learned, validated = split(rows, trajectory, 0.3, np.random.default_rng(1))
-    assert len(learned.tokens) + len(validated.tokens) == len(rows.tokens)
-    numbers = [
-        {int(n) for row in part.tokens for n in trajectory[(rows.tokens == row).all(axis=(1, 2))]}
-        for part in (learned, validated)
-    ]
+    is_held_out = split(trajectory, 0.3, np.random.default_rng(1))
+    assert is_held_out.shape == (len(rows.tokens),)
+    numbers = [set(trajectory[~is_held_out].tolist()), set(trajectory[is_held_out].tolist())]
     assert not numbers[0] & numbers[1]
     assert len(numbers[1]) == round(0.3 * len(np.unique(trajectory)))
 

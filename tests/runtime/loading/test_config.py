@@ -18,7 +18,7 @@ from stoix_like.config.checks.values import LARGEST_NUMBER, allows, choices
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import runs
 from stoix_like.config.sections.agent import PretrainSectionConfig, TokenPPOSectionConfig
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig
+from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.runs import (
     AlphaZeroConfig,
     HardwareConfig,
@@ -28,10 +28,12 @@ from stoix_like.config.sections.runs import (
     ppo_config,
 )
 from stoix_like.config.sections.selfplay import SelfPlayConfig
+from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading import documents, flags, help
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import read_yaml, to_yaml
+from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
@@ -47,10 +49,12 @@ PRESETS = [
     *(f"ppo/{name}" for name in PPO_PRESETS),
     "pretrain/frozen_lake",
     *(f"selfplay/{name}" for name in SELFPLAY_PRESETS),
+    "sft/frozen_lake",
+    *(f"spa/small/{name}" for name in ("frozen_lake", "smoke", "sokoban")),
     *(f"spo/{name}" for name in SPO_PRESETS),
 ]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig, "selfplay": SelfPlayConfig}
-CONFIG_TYPES |= {"agent": AgentConfig, "pretrain": PretrainConfig}
+CONFIG_TYPES |= {"agent": AgentConfig, "pretrain": PretrainConfig, "sft": FineTuneConfig, "spa": SPAConfig}
 
 
 def loaded(*argv):
@@ -405,7 +409,8 @@ def test_every_preset_states_its_differences_commented_and_sound(file):
         assert "task_id" in read_yaml(path, kind)[0], name
         leaves = [line for line in path.read_text().splitlines() if line.startswith("  ")]
         assert all("  # " in line for line in leaves), name
-        by_name, by_path = (load_config(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
+        read = read_partial if algorithm == "spa" else load_config  # a pipeline is no run
+        by_name, by_path = (read(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
         assert by_name.config == by_path.config
     path = file("environment: {task_id: BinPack-v2, num_envs: 64}\ntraining_core: {gamma: 0.99, epochs: 3}\n")
     assert leaves_at_their_defaults(Path(path), PPOConfig) == ["num_envs", "gamma"]

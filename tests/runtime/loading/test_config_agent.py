@@ -7,7 +7,13 @@ import pytest
 from support.transcripts import rows
 
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections.agent_runs import AgentConfig, PretrainConfig, agent_config, pretrain_config
+from stoix_like.config.sections.agent_runs import (
+    AgentConfig,
+    FineTuneConfig,
+    PretrainConfig,
+    agent_config,
+    pretrain_config,
+)
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import to_yaml
@@ -15,7 +21,7 @@ from stoix_like.runtime.loading.help import help_text
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, configs_folder, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
-CONFIG_TYPES = {"agent": AgentConfig, "pretrain": PretrainConfig}
+CONFIG_TYPES = {"agent": AgentConfig, "pretrain": PretrainConfig, "sft": FineTuneConfig}
 
 
 def loaded(algorithm, *argv):

@@ -1,15 +1,18 @@
 """docs/reference/metrics.md names every key that a run writes, and none besides."""
 
 import re
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
+from support import rows
 from support.paths import ROOT
 
 import stoix_like as sl
 from stoix_like.algorithms.rollout import refuse_breaches
 from stoix_like.envs.jumanji_tasks import TASKS
+from stoix_like.language.spans import SPANS
 from stoix_like.runtime.evaluators.items import metrics_of_items
 from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.telemetry import Clock, metrics
@@ -43,19 +46,24 @@ def logged_names(algorithm):
 
 
 def agent_learners():
-    """Of PPO over tokens and of pretraining, tiny."""
+    """Of PPO over tokens, of pretraining and of fine-tuning, tiny."""
     sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "num_turns": 2, "num_minibatches": 1, "num_updates": 4}
     of_one = {"all_modes": False, "all_renderings": False}
     held = {"kl_coef": 0.1, "load_path": "none"}  # which is read by the run, not by the learner
     for algorithm, make_config, own in (("agent", sl.agent_config, held), ("pretrain", sl.pretrain_config, of_one)):
         yield build(algorithm, make_config(**sizes, **own, task_id="FrozenLake-text-v0", num_envs=8)).learner
+    with tempfile.TemporaryDirectory() as folder:
+        rows.write_folder(Path(folder))
+        yield build("sft", sl.fine_tune_config(**rows.LEAVES, data_path=folder)).learner
 
 
 def names_of_agents(learner):
     """The keys of the report of an update, without being compiled, and of an evaluation."""
     _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
     report = metrics.training_report({name: np.zeros(1) for name in accumulated}, Clock(1, 8, 1.0), 8.0, [0])
-    of_items = (f"evaluator/{re.sub(r'at_[0-9]+$', 'at_<k>', name)}" for name in metrics_of_items(learner))
+    spans = f"_({'|'.join(SPANS)})$"
+    of_items = (re.sub(r"at_[0-9]+$", "at_<k>", name) for name in metrics_of_items(learner))
+    of_items = (f"evaluator/{re.sub(spans, '_<span>', name)}" for name in of_items)
     return {*report.values, *of_items}
 
 

@@ -1,0 +1,139 @@
+"""What a pipeline has come to, as one JSON value: what reports are made of, and what is kept when its runs are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stoix_like.config.checks.access import replace_leaves
+from stoix_like.config.sections.spa import SPAConfig
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.loading.documents import read_yaml
+from stoix_like.runtime.results.series import RunRecord, read_started_run
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.table import StageFiles, is_done
+from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, SFT, STAGE_NAMES, arm_of
+from stoix_like.spa.folders import RUN, Layout, read_sources
+from stoix_like.spa.table import stages_of_arm
+
+RESULTS, KIND = "results.json", "stoix_like.spa"
+_CURVE = {"success": "evaluator/solve_rate", "pass_at_8": "evaluator/pass_at_8", "well_formed": "evaluator/well_formed"}
+_TOKENS = "actor/generated_tokens_max"
+_FIELDS = ("arm", "seed", "world", "levels", "level_hash", "points", "curve", "before_ppo", "stages", "settings")
+
+
+def write_record(layout: Layout) -> dict[str, Any]:
+    """The record of a pipeline, which is also written into its folder. Raises RunError if it is not evaluated."""
+    found = pipeline_record(layout)
+    atomic_write_json(layout.root / RESULTS, found)
+    return found
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of a pipeline's folder, or of a file that `write_record` has written.
+
+    Raises CheckpointError for another file, or RunError if the pipeline is not evaluated.
+    """
+    if path.is_dir():
+        kept = path / RESULTS
+        if not (path / PPO).is_dir() and kept.is_file():  # what is kept when the runs are not
+            return read_record(kept)
+        return pipeline_record(Layout(path))
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        if found["kind"] == KIND and all(name in found for name in _FIELDS):
+            return found
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    hint = "give pipelines, such as runs/spa/lake_0, or their results.json"
+    raise CheckpointError(f"{path} is no result of SPA", hint)
+
+
+def pipeline_record(layout: Layout) -> dict[str, Any]:
+    """The record of a pipeline. Raises RunError if it is not evaluated, or there is none."""
+    config = read_config(layout)
+    arm = arm_of(config)
+    files = StageFiles(layout.root, stages_of_arm(config, arm), read_sources(layout))
+    evaluated = files.done(EVALUATE)
+    learned = read_started_run(files.folder(PPO) / RUN)
+    if not is_done(files.stages[EVALUATE], files):
+        raise RunError(f"the stage {EVALUATE} of {layout.root} is due again", "run the pipeline once more")
+    leaves = {name: value for stage in arm.stages for name, value in files.done(stage).settings.items()}
+    return {
+        "kind": KIND,
+        "arm": arm.name,
+        "seed": config.model.seed,
+        "world": {"task_id": config.world.task_id, "kwargs": dict(config.world.kwargs)},
+        "levels": evaluated.facts.get("levels"),
+        "level_hash": evaluated.facts.get("level_hash"),
+        "ceiling": evaluated.facts.get("ceiling"),
+        "points": evaluated.facts["points"],
+        "curve": _curve(learned, has_episodes=arm.name != PLAIN),
+        "before_ppo": {
+            "tokens": sum(_tokens(files.find(name)) for name in (GENERATE, SFT) if name in files.stages),
+            "seconds": sum(_seconds(files, name) for name in (GENERATE, SFT) if name in files.stages),
+        },
+        "stages": {
+            name: {"seconds": _seconds(files, name), "facts": _short(files.done(name).facts)}
+            for name in STAGE_NAMES
+            if name in files.stages and name != EVALUATE
+        },
+        "settings": leaves,
+        "example": _example(files.folder(PPO) / RUN),
+        "versions": evaluated.recorded.get("versions", {}),
+    }
+
+
+def read_config(layout: Layout) -> SPAConfig:
+    """The configuration that a pipeline keeps. Raises RunError if there is none, or it cannot be read."""
+    if not layout.config.is_file():
+        raise RunError(f"there is no pipeline in {layout.root}", "give one, such as runs/spa/lake_0")
+    layer, problems = read_yaml(layout.config, SPAConfig)
+    if problems:
+        raise RunError(f"{layout.config} cannot be read: {problems[0]}", "use the version that wrote it")
+    config: SPAConfig = replace_leaves(SPAConfig(), {name: value for name, (value, _) in layer.items()})
+    return config
+
+
+def _tokens(manifest: Manifest | None) -> int:
+    """Tokens that a stage has sampled or learned from."""
+    facts: dict[str, Any] = {} if manifest is None else manifest.facts
+    return int(facts.get("generated_tokens", facts.get("trained_tokens", 0)))
+
+
+def _seconds(files: StageFiles, name: str) -> float:
+    """How long a stage took: of one that trains, all its processes; else the last."""
+    run = files.folder(name) / RUN
+    if run.is_dir():
+        return float(read_started_run(run).last.get("elapsed_seconds", 0.0))
+    return float(files.done(name).recorded.get("seconds", 0.0))
+
+
+def _curve(learned: RunRecord, *, has_episodes: bool) -> dict[str, list[float]]:
+    """{"episodes", "tokens", "seconds", and scores: [K]} of the evaluations of PPO, whose steps may be episodes."""
+    series = {name: next(iter(learned.series.get(key, {}).values()), None) for name, key in _CURVE.items()}
+    success = series["success"]
+    if success is None:
+        return {}
+    found = {"seconds": success.seconds.tolist()}
+    if has_episodes:
+        found["episodes"] = success.timesteps.tolist()
+    tokens = next(iter(learned.series.get(_TOKENS, {}).values()), None)
+    if tokens is not None:
+        known = np.concatenate([[0.0], tokens.timesteps]), np.concatenate([[0.0], tokens.values])
+        found["tokens"] = np.interp(success.timesteps, *known).tolist()
+    return found | {name: one.values.tolist() for name, one in series.items() if one is not None}
+
+
+def _short(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if isinstance(value, (int, float))}
+
+
+def _example(run: Path) -> str:
+    """The episodes of the last evaluation, as text; empty without any."""
+    found = sorted((run / "samples").glob("[0-9]*.txt"))
+    return found[-1].read_text() if found else ""

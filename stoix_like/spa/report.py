@@ -1,0 +1,215 @@
+"""One HTML page of pipelines: arms with intervals over seeds, curves at equal cost, Pass@k, and what they know.
+
+Costs are episodes of PPO, tokens and seconds; of the last two, those of the data and of the fine-tuning are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation.statistics import Interval, mean_interval
+from stoix_like.runtime.console.text import DASH, interval_text, number_text
+from stoix_like.runtime.figures.panels import Line, Panel, panels_figure
+from stoix_like.runtime.figures.style import png_bytes
+from stoix_like.runtime.reports.html import Markup, folded, image, page, table, tag
+
+Record = Mapping[str, Any]
+_COSTS = {
+    "episodes": "episodes of PPO",
+    "tokens": "tokens, data and fine-tuning counted",
+    "seconds": "seconds, data and fine-tuning counted",
+}
+_POINT_NAMES = {"base": "pretrained", "sft": "fine-tuned", "ppo": "after PPO"}
+_WORLD_MODEL = {
+    "observation_exact": "state exact",
+    "next_state_exact": "next state exact",
+    "answer_consistency": "answer leads to the prediction",
+    "next_state_given_answer": "next state, given the answer",
+    "prediction_cells": "cells of the next state",
+    "prediction_perplexity_per_token": "perplexity of the next state per token",
+    "prediction_perplexity_per_cell": "per cell",
+    "forced_success": "success, prediction forced to the goal",
+}
+_PLAY = {
+    "well_formed": "well-formed",
+    "effective": "turns with an effect",
+    "actions": "actions",
+    "turns": "turns",
+    "answer_length": "tokens of an answer",
+    "log_prob_gap_max": "largest gap of log-probabilities",
+}
+_NUM_MOMENTS = 24  # of a curve over several seeds
+
+
+class Group(NamedTuple):
+    """The pipelines of one arm."""
+
+    arm: str
+    records: list[Record]  # a seed each
+
+
+def spa_page(records: Sequence[Record]) -> str:
+    """The page. Raises ConfigError if arms are of different worlds or levels, or a seed comes twice."""
+    groups = _groups(records)
+    world = records[0]["world"]
+    parts = [
+        tag("h1", f"SPA on {world['task_id']}"),
+        tag("p", _description(records), class_="quiet"),
+        tag("h2", "Success on held-out levels"),
+        table(("arm", "seeds", "at", "success", "95 % interval", "Pass@8", "95 % interval"), _success_rows(groups)),
+        tag("p", "Intervals are over seeds; of one seed, over levels.", class_="quiet"),
+        tag("h2", "While PPO learns"),
+        tag("div", *_curves(groups), class_="figures drawn"),
+        tag("h2", "The best of k samples"),
+        tag("div", *_pass_at_k(groups), class_="figures drawn"),
+        tag("h2", "What is known of the world"),
+        _measures(groups, _WORLD_MODEL),
+        tag("h2", "How is played"),
+        _measures(groups, _PLAY),
+        tag("h2", "What it cost"),
+        table(("arm", "seed", "stage", "seconds", "tokens"), _cost_rows(groups)),
+        tag("h2", "Episodes"),
+        *(folded(f"{one.arm}, seed {one.records[0]['seed']}", tag("pre", _example(one))) for one in groups),
+        tag("h2", "Settings"),
+        *(folded(f"{one.arm}, seed {one.records[0]['seed']}", tag("pre", _settings(one))) for one in groups),
+    ]
+    return page(f"SPA on {world['task_id']}", *parts)
+
+
+def _groups(records: Sequence[Record]) -> list[Group]:
+    first = records[0]
+    groups: dict[str, Group] = {}
+    for record in records:
+        for name in ("world", "level_hash"):
+            if record[name] != first[name]:
+                what = f"{record['arm']} of seed {record['seed']} was scored on other levels than {first['arm']}"
+                raise ConfigError(what, "report pipelines of one world and one number of levels together")
+        group = groups.setdefault(record["arm"], Group(record["arm"], []))
+        if record["seed"] in [other["seed"] for other in group.records]:
+            raise ConfigError(f"{record['arm']} of seed {record['seed']} is given twice", "leave out one of them")
+        if other := _differing(record, *group.records[:1]):
+            what = f"{record['arm']} of seed {record['seed']} has another {other} than that of another seed"
+            raise ConfigError(what, "report pipelines of one arm that differ in their seeds alone")
+        group.records.append(record)
+    return list(groups.values())
+
+
+def _differing(record: Record, other: Record | None = None) -> str | None:
+    """The first setting in which two records differ, beside their seeds."""
+    if other is None:
+        return None
+    ours, theirs = record["settings"], other["settings"]
+    leaves = sorted(leaf for leaf in ours.keys() | theirs.keys() if ours.get(leaf) != theirs.get(leaf))
+    return next((leaf for leaf in leaves if leaf != "seed"), None)
+
+
+def _description(records: Sequence[Record]) -> str:
+    first = records[0]
+    kwargs = ", ".join(f"{name} {value}" for name, value in first["world"]["kwargs"].items())
+    ceiling = f" The best player solves {first['ceiling']:.3f} of them." if first.get("ceiling") else ""
+    return f"{kwargs or 'its own sizes'}; levels {first['levels']} ({first['level_hash']}).{ceiling}"
+
+
+def interval_of(group: Group, point: str, name: str) -> Interval | None:
+    """A number of a point over the seeds of an arm; of one seed, with its interval over levels if it has one."""
+    values = [record["points"][point][name] for record in group.records if name in record["points"].get(point, {})]
+    if not values:
+        return None
+    if len(values) == 1:
+        return Interval(*values[0]) if isinstance(values[0], list) else Interval(values[0], np.nan, np.nan)
+    return mean_interval([value[0] if isinstance(value, list) else value for value in values])
+
+
+def _success_rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    for group in groups:
+        for point, text in _POINT_NAMES.items():
+            success, best = (interval_of(group, point, name) for name in ("success", "pass_at_8"))
+            if success is not None:
+                yield group.arm, str(len(group.records)), text, *_texts(success), *_texts(best)
+
+
+def _texts(interval: Interval | None) -> tuple[str, str]:
+    if interval is None:
+        return DASH, DASH
+    return number_text(interval.point, 3), interval_text(interval.low, interval.high, digits=3)
+
+
+def _curves(groups: Sequence[Group]) -> Iterator[Markup]:
+    for cost, text in _COSTS.items():
+        lines = [line for group in groups if (line := _curve(group, cost)) is not None]
+        if lines:
+            yield _picture([Panel("", lines, {})], text, "success")
+
+
+def _curve(group: Group, cost: str) -> Line | None:
+    """The mean success of the seeds, from where all have begun to where the first ends."""
+    found = []
+    for record in group.records:
+        curve = record["curve"]
+        if cost in curve and len(curve[cost]):
+            found.append((np.array(curve[cost]) + record["before_ppo"].get(cost, 0), np.array(curve["success"])))
+    if not found:
+        return None
+    low, high = max(x[0] for x, _ in found), min(x[-1] for x, _ in found)
+    moments = found[0][0] if len(found) == 1 else np.linspace(low, max(low, high), _NUM_MOMENTS)
+    values = np.stack([np.interp(moments, x, y) for x, y in found])
+    nothing = np.full(len(moments), np.nan)
+    if len(found) == 1:
+        return Line(group.arm, moments.tolist(), values[0].tolist(), nothing.tolist(), nothing.tolist())
+    intervals = [mean_interval(column) for column in values.T]
+    bounds = ([getattr(one, name) for one in intervals] for name in ("point", "low", "high"))
+    return Line(group.arm, moments.tolist(), *bounds)
+
+
+def _pass_at_k(groups: Sequence[Group]) -> Iterator[Markup]:
+    panels = []
+    for point, text in _POINT_NAMES.items():
+        lines = []
+        for group in groups:
+            found = {k: interval_of(group, point, f"pass_at_{k}") for k in (1, 2, 4, 8)}
+            known = {k: interval for k, interval in found.items() if interval is not None}
+            if known:
+                columns = zip(*known.values(), strict=True)
+                lines.append(Line(group.arm, list(known), *map(list, columns)))
+        if lines:
+            panels.append(Panel(text, lines, {}))
+    if panels:
+        yield _picture(panels, "k", "the best of k samples succeeds", log_x=True)
+
+
+def _picture(panels: Sequence[Panel], x_label: str, y_label: str, *, log_x: bool = False) -> Markup:
+    figure = panels_figure(panels, x_label, y_label, log_x=log_x)
+    return image(png_bytes(figure), "png", f"{y_label} over {x_label}")
+
+
+def _measures(groups: Sequence[Group], names: Mapping[str, str]) -> Markup:
+    """A table of numbers of each point; of several seeds, their means."""
+    rows = []
+    for group in groups:
+        for point, text in _POINT_NAMES.items():
+            found = [interval_of(group, point, name) for name in names]
+            if any(interval is not None for interval in found):
+                rows.append((group.arm, text, *(DASH if x is None else number_text(x.point, 3) for x in found)))
+    return table(("arm", "at", *names.values()), rows)
+
+
+def _cost_rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    for group in groups:
+        for record in group.records:
+            for name, stage in record["stages"].items():
+                tokens = stage["facts"].get("generated_tokens", stage["facts"].get("trained_tokens"))
+                seconds = f"{stage['seconds']:,.0f}"
+                yield group.arm, str(record["seed"]), name, seconds, DASH if tokens is None else f"{tokens:,}"
+
+
+def _example(group: Group) -> str:
+    return str(group.records[0].get("example") or "no episodes were shown")
+
+
+def _settings(group: Group) -> str:
+    return json.dumps(group.records[0]["settings"], indent=1)

@@ -1,0 +1,150 @@
+"""Runs a pipeline, or one of its stages, under the lock of its folder, until all is done or a signal comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.spa import SPAConfig
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError
+from stoix_like.runtime.console import signals
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs.agents import LEAST_FORMAT
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.storage.atomic import atomic_write_text, write_output_text
+from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.spa.arms import EVALUATE, PRETRAIN, arm_of
+from stoix_like.spa.folders import LOCK, SOURCES, Layout, Source, read_sources, write_sources
+from stoix_like.spa.pipeline import Interrupted, Pipeline
+from stoix_like.spa.record import read_config, write_record
+from stoix_like.spa.report import spa_page
+from stoix_like.spa.stage_configs import config_problems
+from stoix_like.spa.table import fitting_sources, run_stage_of
+
+
+class PipelineOptions(NamedTuple):
+    """What a call of the command does.
+
+    Attributes:
+        stage: the one to run; None for all.
+        sources: stages that are taken from elsewhere.
+        argv: the command line: typed again, it goes on.
+    """
+
+    stage: str | None
+    sources: dict[str, Source]
+    argv: tuple[str, ...]
+
+
+def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: Reporter) -> int:
+    """Runs what is due; returns the exit code. Raises StoixError as `run_stage_of`."""
+    arm = arm_of(config)
+    if options.stage is not None and options.stage not in arm.stages:
+        stages = ", ".join(arm.stages)
+        raise ConfigError(f"spa: the arm {arm.name} has no stage {options.stage}", f"its stages are {stages}")
+    if problems := config_problems(config, arm):
+        raise ConfigError(problems, "docs/spa.md explains each leaf")
+    _refuse_another_pipeline(layout, config)
+    if options.stage not in (None, arm.stages[0]) and not layout.root.is_dir() and not options.sources:
+        raise RunError(f"there is no pipeline {layout.root}", f"its first stage is {arm.stages[0]}; run does all")
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
+    lock = RunLock(layout.root, LOCK, "wait until it has ended, or give another name")
+    again = f"next: {command_line('spa', *options.argv)}"
+    try:
+        with stopping_on_signals() as stop, signals.closing_lines(lambda: [again]):
+            pipeline = Pipeline(config, arm, layout, reporter, stop)
+            sources = _sources(pipeline, options.sources)
+            _note_config(layout, config, is_new=True)
+            reporter.info(_header(pipeline))
+            for name in [options.stage] if options.stage is not None else arm.stages:
+                manifest = run_stage_of(pipeline, name, sources)
+                _note_config(layout, config)
+                reporter.info(_line(name, manifest, sources))
+                _check_format(pipeline, name, manifest)
+            if options.stage is None:
+                write_output_text(layout.report, spa_page([write_record(layout)]))
+                reporter.info(f"report {layout.report}")
+    except Interrupted as stopped:
+        reporter.info(f"interrupted in {stopped}; what is finished is kept\n{again}")
+        return INTERRUPTED
+    finally:
+        lock.close()
+    return 0
+
+
+def _refuse_another_pipeline(layout: Layout, config: SPAConfig) -> None:
+    """Raises ConfigError if the name is that of another arm or seed, whose stages are another comparison's."""
+    if not layout.config.is_file():
+        return
+    before = read_config(layout)
+    for leaf in ("arm", "seed"):
+        now, then = get_leaf(config, leaf), get_leaf(before, leaf)
+        if now != then:
+            what = f"{leaf}: {layout.root} was begun with {then}, not {now}"
+            raise ConfigError(what, "give another name, and --from to take the stages that are the same")
+
+
+def _note_config(layout: Layout, config: SPAConfig, *, is_new: bool = False) -> None:
+    """Keeps the configuration with which stages are done; at the begin, only if there is none."""
+    text = to_yaml(config)
+    if not (layout.config.is_file() and (is_new or layout.config.read_text() == text)):
+        atomic_write_text(layout.config, text)
+
+
+def _check_format(pipeline: Pipeline, name: str, manifest: Manifest) -> None:
+    """Warns of a base that has not learned the format."""
+    well_formed = manifest.recorded.get("last_well_formed")
+    if name == PRETRAIN and well_formed is not None and well_formed < LEAST_FORMAT:
+        text = (
+            f"{well_formed:.3f} of the base's answers are well-formed; agents learn from a model with {LEAST_FORMAT} on"
+        )
+        pipeline.reporter.warning(f"pretrain: {text}; raise pretrain_updates")
+
+
+def _sources(pipeline: Pipeline, given: dict[str, Source]) -> dict[str, Path]:
+    """{stage: folder} of what is taken from elsewhere, which is decided once. Raises ConfigError if it is another."""
+    layout = pipeline.layout
+    noted = read_sources(layout)
+    if not given:
+        return noted
+    if (layout.root / SOURCES).is_file():
+        named = {name: source.folder for name, source in given.items() if source.is_named or name in noted}
+        if other := [name for name in named if name not in noted or noted[name].resolve() != named[name].resolve()]:
+            what = f"--from: {layout.root} was begun with other stages than {named[other[0]]}"
+            raise ConfigError(what, "leave out --from, or give another name")
+        return noted
+    taken = fitting_sources(pipeline, given)
+    for name, folder in taken.items():
+        pipeline.reporter.note(f"{name} is taken from {folder}")
+    if not taken:
+        pipeline.reporter.note("--from: none of these stages is what this pipeline asks for, so all are done here")
+    write_sources(layout, taken)
+    return taken
+
+
+def _header(pipeline: Pipeline) -> str:
+    parts = f"stoix_like {versions()['stoix_like']}", devices.describe_devices(jax.devices()[:1])
+    return " · ".join((*parts, str(pipeline.layout.root), f"arm {pipeline.arm.name}"))
+
+
+def _line(name: str, manifest: Manifest, sources: dict[str, Path]) -> str:
+    """What a stage came to, in a line."""
+    where = f" in {sources[name]}" if name in sources else ""
+    seconds = manifest.recorded.get("seconds", 0.0)
+    text = f"{name}: done{where}, {seconds:,.0f} s"
+    if name == EVALUATE:
+        points = manifest.facts["points"]
+        scores = ", ".join(f"{point} {values['success'][0]:.3f}" for point, values in points.items())
+        text += f"; success {scores}"
+    return text

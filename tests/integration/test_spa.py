@@ -1,0 +1,152 @@
+"""The whole pipeline of SPA, by a user's commands: its files, what a second call does, and kills in every stage."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.scripted_runs import Scripts, finish
+
+from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, read_rows
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.spa.arms import STAGE_NAMES
+
+DYING = (Path(__file__).parents[1] / "support" / "dying_spa.py").read_text()
+SMOKE = ["--config", "spa/small/smoke"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, compile_cache):
+    """(scripts, what was printed) of a folder with the pipeline `smoke`."""
+    scripts = Scripts(tmp_path_factory.mktemp("spa"), compile_cache)
+    with scripts.start("spa", "run", "smoke", *SMOKE) as process:
+        out, err = process.communicate(timeout=900)  # all of its programs are compiled
+    assert process.returncode == 0, out + err
+    return scripts, out
+
+
+def refusal(scripts, *argv):
+    """What a command says that is refused in two lines."""
+    with scripts.start("spa", *argv) as process:
+        _, err = finish(process)
+    assert process.returncode in range(1, 10), err
+    assert (err.count("error: "), err.count("hint: ")) == (1, 1)
+    assert "Traceback" not in err
+    return err
+
+
+def root(scripts, name="smoke"):
+    return scripts.cwd / "runs" / "spa" / name
+
+
+def outputs(scripts, name="smoke"):
+    """{stage: the outputs by hash, and the numbers} of a pipeline."""
+    found = {stage: read_manifest(root(scripts, name) / stage) for stage in STAGE_NAMES}
+    return {stage: (one.inputs, one.outputs, one.facts) for stage, one in found.items() if one is not None}
+
+
+def test_every_stage_leaves_its_outputs(done):
+    scripts, shown = done
+    assert list(outputs(scripts)) == list(STAGE_NAMES)
+    assert "report runs/spa/smoke/report.html" in shown
+    folder = root(scripts) / "generate"
+    rows = [read_rows(folder / name) for name in (TRAINING, VALIDATION)]
+    assert not set(rows[0].trajectory) & set(rows[1].trajectory)
+    counts = read_manifest(folder).facts
+    kept = counts["played"] - counts["too_long"] - counts["indivisible"] - counts["twice"]
+    assert sum(len(one.trajectory) for one in rows) == kept > 20
+    assert (folder / "wm_train.parquet").is_file()
+    scores = read_arrays(root(scripts) / "evaluate" / "scores.npz")
+    facts = read_manifest(root(scripts) / "evaluate").facts
+    assert set(facts["points"]) == {"base", "sft", "ppo"}
+    for point, numbers in facts["points"].items():
+        assert scores[f"{point}_success"].shape == (8, 2)
+        assert numbers["success"][0] == pytest.approx(scores[f"{point}_success"].mean())
+        assert numbers["log_prob_gap_max"] < 1e-4
+        assert {"next_state_exact", "prediction_perplexity_per_cell", "forced_success"} <= set(numbers)
+    assert facts["points"]["base"]["well_formed"] > 0.8
+    page = (root(scripts) / "report.html").read_text()
+    assert page.count("<img") >= 1
+    assert "next state exact" in page
+    assert "<script" not in page
+    record = json.loads((root(scripts) / "results.json").read_text())
+    assert (
+        record["before_ppo"]["tokens"]
+        == counts["generated_tokens"] + read_manifest(root(scripts) / "sft").facts["trained_tokens"]
+    )
+
+
+def test_a_second_call_does_nothing_and_other_settings_are_refused(done):
+    scripts, _ = done
+    before = {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
+    scripts.run("spa", "run", "smoke")  # with the configuration that it was begun with
+    assert before == {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
+    refused = refusal(scripts, "sft", "smoke", "--sft-lr", "0.1")
+    assert "sft: sft_lr is 0.1, and it was begun with 0.003" in refused
+
+
+def test_damage_and_strangers_are_told_in_two_lines(done, tmp_path):
+    scripts, _ = done
+    copy = root(scripts, "[x]")
+    shutil.copytree(root(scripts), copy)
+    (copy / "ppo" / "manifest.json").write_text("{")
+    assert "manifest.json cannot be used: it is torn, or not ours" in refusal(scripts, "ppo", "[x]")
+    shutil.copy(root(scripts) / "ppo" / "manifest.json", copy / "ppo")
+    shutil.copy(copy / "pretrain" / "params.safetensors", copy / "sft")
+    (copy / "evaluate" / "manifest.json").unlink()
+    assert "params.safetensors has the hash" in refusal(scripts, "evaluate", "[x]")
+    nobody = refusal(scripts, "report", str(tmp_path / "none.json"))
+    assert "is no result of SPA" in nobody
+    no_stage = refusal(scripts, "ppo", "new", *SMOKE)
+    assert "there is no pipeline runs/spa/new" in no_stage
+    assert not root(scripts, "new").exists()
+    other = refusal(scripts, "run", "smoke", "--arm", "masked")
+    assert "arm: runs/spa/smoke was begun with spa, not masked" in other
+    shutil.rmtree(copy)
+
+
+@pytest.mark.full
+def test_an_arm_takes_what_is_the_same_from_another_pipeline(done):
+    scripts, _ = done
+    shown, _ = scripts.run("spa", "run", "masked", *SMOKE, "--arm", "masked", "--from", "runs/spa/smoke")
+    assert "pretrain is taken from" in shown
+    assert "generate is taken from" in shown
+    assert "sft is taken from" not in shown
+    assert not (root(scripts, "masked") / "pretrain").exists()
+    own = outputs(scripts, "masked")
+    assert set(own) == {"sft", "ppo", "evaluate"}
+    assert own["sft"][0] == outputs(scripts)["sft"][0]
+    assert own["sft"][1] != outputs(scripts)["sft"][1]
+    shown, _ = scripts.run("spa", "report", "smoke", "masked", "--out", "both.html")
+    page = (scripts.cwd / "both.html").read_text()
+    assert page.count(">masked<") > 3
+    refused = refusal(scripts, "run", "third", *SMOKE, "--seed", "1", "--from", "runs/spa/smoke/pretrain")
+    assert "seed is 1, and it was begun with 0" in refused
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("place", ["inside", "before its manifest"])
+@pytest.mark.parametrize("stage", STAGE_NAMES)
+def test_a_pipeline_that_is_killed_goes_on_to_the_same(done, tmp_path, stage, place):
+    finished, _ = done
+    scripts = Scripts(tmp_path, finished.cache)
+    before = STAGE_NAMES[: STAGE_NAMES.index(stage)]
+    for name in before:  # what was done before is taken as it is
+        shutil.copytree(root(finished) / name, root(scripts) / name)
+    words = ["run", "smoke", *SMOKE, "--save-interval", "100"]
+    command = [sys.executable, "-c", DYING, stage, place, *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=scripts.cwd, env=scripts.environment(), **pipes) as process:
+        said = finish(process)
+    assert process.returncode == -signal.SIGKILL, said
+    assert set(outputs(scripts)) == set(before)
+    scripts.run("spa", *words)
+    assert outputs(scripts) == outputs(finished)
+    of_both = [read_arrays(root(one) / "evaluate" / "scores.npz") for one in (scripts, finished)]
+    for name, array in of_both[1].items():
+        np.testing.assert_array_equal(of_both[0][name], array)

@@ -1,0 +1,94 @@
+"""Reports of pipelines, from records that were written by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.spa.folders import Layout
+from stoix_like.spa.record import KIND, read_record
+from stoix_like.spa.report import Group, _curve, interval_of, spa_page
+
+
+def record(arm="spa", seed=0, success=0.5, **more):
+    point = {"success": [success, success - 0.1, success + 0.1], "pass_at_1": [success, 0.0, 1.0], "well_formed": 0.9}
+    point["pass_at_8"] = [0.9, 0.8, 1.0]
+    curve = {"episodes": [0, 10, 20], "tokens": [0, 100, 200], "seconds": [0, 1, 2], "success": [0.1, 0.2, success]}
+    found = {
+        "kind": KIND,
+        "arm": arm,
+        "seed": seed,
+        "world": {"task_id": "FrozenLake-text-v0", "kwargs": {"size": 4}},
+        "levels": "frozenlaketext-512",
+        "level_hash": "abc",
+        "ceiling": 1.0,
+        "points": {"base": point, "ppo": point | {"next_state_exact": 0.75}},
+        "curve": curve,
+        "before_ppo": {"tokens": 1000 if arm == "spa" else 0, "seconds": 30.0 if arm == "spa" else 0.0},
+        "stages": {"ppo": {"seconds": 2.0, "facts": {"generated_tokens": 200}}},
+        "settings": {"ppo_lr": 1e-3},
+        "example": "── episode 1 <b>",
+    }
+    return found | more
+
+
+def test_arms_stand_side_by_side_and_text_from_files_is_no_markup():
+    page = spa_page([record(), record(seed=1, success=0.7), record("vanilla")])
+    assert page.count("<td>spa</td>") >= page.count("<td>vanilla</td>") > 2
+    assert "FrozenLake-text-v0" in page
+    assert "next state exact" in page
+    assert "&lt;b&gt;" in page
+    assert page.count("<img") == 4  # success at three costs, and Pass@k
+    assert "<script" not in page
+
+
+def test_several_seeds_have_an_interval_over_seeds_and_one_that_over_levels():
+    one, two = Group("spa", [record()]), Group("spa", [record(), record(seed=1, success=0.7)])
+    assert interval_of(one, "ppo", "success") == (0.5, 0.4, 0.6)
+    found = interval_of(two, "ppo", "success")
+    assert found.point == pytest.approx(0.6)
+    assert found.high - found.point == pytest.approx(12.706 * np.std([0.5, 0.7], ddof=1) / 2**0.5, rel=1e-3)
+    assert interval_of(one, "ppo", "next_state_exact").point == 0.75
+    assert interval_of(one, "sft", "success") is None
+
+
+def test_what_data_and_fine_tuning_cost_is_counted():
+    line = _curve(Group("spa", [record()]), "tokens")
+    assert line.x == [1000, 1100, 1200]
+    assert line.y == [0.1, 0.2, 0.5]
+    both = _curve(Group("spa", [record(), record(seed=1, success=0.7)]), "episodes")
+    assert (both.x[0], both.x[-1]) == (0, 20)
+    assert both.y[-1] == pytest.approx(0.6)
+    assert _curve(Group("plain_ppo", [record(curve={})]), "tokens") is None
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        ([record(), record("state", level_hash="def")], "state of seed 0 was scored on other levels than spa"),
+        ([record(), record("state", world={"task_id": "x", "kwargs": {}})], "was scored on other levels"),
+        ([record(), record()], "spa of seed 0 is given twice"),
+        ([record("plain_ppo"), record(level_hash="def")], "spa of seed 0 was scored on other levels than plain_ppo"),
+        ([record(), record(seed=1, settings={"ppo_lr": 0.1})], "spa of seed 1 has another ppo_lr"),
+    ],
+)
+def test_arms_of_other_levels_are_not_compared(records, error):
+    with pytest.raises(ConfigError, match=error):
+        spa_page(records)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"kind": "other"}', json.dumps({"kind": KIND, "arm": "spa"})])
+def test_what_is_no_record_is_told(tmp_path, text):
+    path = tmp_path / "results.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(CheckpointError, match="is no result of SPA"):
+        read_record(path)
+    path.write_text(json.dumps(record()))
+    assert read_record(path) == record()
+
+
+def test_a_folder_without_a_pipeline_is_told(tmp_path):
+    with pytest.raises(RunError, match="there is no pipeline in"):
+        read_record(Layout(tmp_path).root)
