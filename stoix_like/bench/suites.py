@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from stoix_like.bench.agents.pipelines import spa_suite
 from stoix_like.bench.agents.speed import agent_speed_suite
 from stoix_like.bench.alphazero.learning import LearningOptions
 from stoix_like.bench.alphazero.learning import learning_suite as alphazero_learning_suite
@@ -105,6 +106,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "launches": launches.launches_suite,
     "gpu": gpu_suite,
     "agent_speed": agent_speed_suite,
+    "spa": spa_suite,
     "overhead": overhead.overhead_suite,
     "learning": scores.learning_suite,
     "learning_maze": scores.learning_maze_suite,
@@ -126,6 +128,6 @@ WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
 #: They run only by name: they train first, for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
 NOT_IN_ALL = (
     *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),
-    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning"),
+    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning", "spa"),
     *searches.COMPARISONS,
 )

@@ -1,6 +1,7 @@
 """The loops on the host that ours is measured beside: they play by the same rules, and write what ours writes."""
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import stoix_like as sl
-from stoix_like.bench.agents import speed
+from stoix_like.bench.agents import pipelines, speed
 from stoix_like.bench.agents.batching import make_codec, padded
 from stoix_like.bench.agents.conversations import Conversation, add_answer, add_user_turn, parse
 from stoix_like.bench.agents.host_loops import make_loops
@@ -26,6 +27,8 @@ from stoix_like.bench.timing.measure import Timing
 from stoix_like.config.sections.agent_runs import agent_config
 from stoix_like.language import grammar as grammars
 from stoix_like.language.tokenizers import TURN_END
+from stoix_like.runtime.stages.manifest import Manifest, write_manifest
+from stoix_like.spa.folders import Layout
 
 TINY = {
     "kwargs": {"size": 3, "intended_p": 1.0, "max_actions": 6},
@@ -187,3 +190,34 @@ def test_every_row_has_a_rate(monkeypatch):
     assert all(0.0 < row.share < 1.0 for row in (alone, learning))
     assert (exact.name, short.name) == ("agent/log_prob_gap/float32", "agent/log_prob_gap/bfloat16")
     assert exact.value < 1e-5 < short.value < 0.1
+
+
+def test_rates_of_stages_are_those_after_the_first_report(tmp_path, monkeypatch):
+    """Of a pipeline that was written by hand: of a run, a row of generation, and one without a run."""
+    layout = Layout(tmp_path / "smoke")
+    facts = {
+        "pretrain": {"updates": 24},
+        "generate": {"played": 50, "generated_tokens": 900},
+        "evaluate": {"points": {"ppo": {}}},
+    }
+    for stage, known in facts.items():
+        layout.stage(stage).mkdir(parents=True)
+        write_manifest(layout.stage(stage), Manifest(stage, {}, {}, {}, known, {"seconds": 3.0}))
+    layout.run("pretrain").mkdir()
+    start = {"category": "MISC", "misc/algorithm": "pretraining", "misc/task_id": "x", "timesteps": 0}
+    reports = [{"category": "TRAINER", "seed": 0, "update": n, "timesteps": n} for n in (1, 2, 3)]
+    for number, report in enumerate(reports):
+        report |= {"elapsed_seconds": 100.0 + 2 * number, "trainer/trained_tokens_max": 10 * number + 5}
+    rows = [start, *reports]
+    (layout.run("pretrain") / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(pipelines, "PRESETS", ("smoke",))
+    monkeypatch.setattr(pipelines, "STAGE_NAMES", tuple(facts))
+    monkeypatch.setattr(pipelines, "_pipeline", lambda *_: layout)
+    found = {row.name: (row.value, row.unit) for row in pipelines.spa_suite()}
+    assert found == {
+        "smoke/pretrain_seconds": (3.0, "s"),
+        "smoke/pretrain_trained_tokens": (5.0, "tokens/s"),
+        "smoke/generate_seconds": (3.0, "s"),
+        "smoke/generate_tokens": (300.0, "tokens/s"),
+        "smoke/evaluate_seconds": (3.0, "s"),
+    }

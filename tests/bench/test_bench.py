@@ -74,7 +74,7 @@ def test_all_is_every_suite_but_the_trainings_and_those_that_are_parts_of_others
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     trained = {"learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"}
     trained |= {"search", "search_maze"}
-    trained |= {"scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning"}
+    trained |= {"scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning", "spa"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}
 
 

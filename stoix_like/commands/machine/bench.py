@@ -33,7 +33,7 @@ IN_ALL = (
 BY_NAME = (
     *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),
     *("search", "search_maze"),
-    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning"),
+    *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning", "spa"),
 )
 WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
 LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
@@ -113,7 +113,7 @@ def make_parser() -> ArgumentParser:
     )
     help_text = (
         "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long, scale_ppo"
-        " and scale_spo, which are parts of scale, agent_speed, which trains a policy first, and launches and gpu,"
+        " and scale_spo, which are parts of scale, agent_speed and spa, which train first, and launches and gpu,"
         " which are for a GPU; gpu takes at most nine minutes for what is worth most of all, and names what it leaves"
         " out (default: all)"
     )
