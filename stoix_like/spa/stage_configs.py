@@ -36,11 +36,12 @@ _TABLES: dict[str, dict[str, str]] = {
     PRETRAIN: _AGENT
     | _EVALUATIONS
     | _without_stage(PRETRAIN, "max_grad_norm", "weight_decay", "warmup_updates", "all_modes", "all_renderings")
+    | _without_stage(PRETRAIN, "gradient_steps")
     | {
         "baseline_mode": "mode",
         "pretrain_updates": "num_updates",
         "pretrain_envs": "num_envs",
-        "pretrain_minibatches": "num_minibatches",
+        "pretrain_microbatches": "num_minibatches",
         "pretrain_lr": "actor_lr",
     },
     GENERATE: _AGENT | {"generate_mode": "mode", "generate_group_size": "group_size"},

@@ -39,6 +39,7 @@ class Entry(NamedTuple):
 PPO_ALONE = {"group_size", "num_minibatches"}
 LONG_GAMES = {"hidden_dim": 4, "rollout_length": 40, "replay_buffer_size": 2048}  # three updates end some
 DENSE = {"observation_adapter": "dense"}
+PRETRAIN_STEPS = {n: x for n, x in TINY.items() if n not in PPO_ALONE} | {"gradient_steps": 3, "all_renderings": False}
 ENTRIES = {
     "ppo": Entry("ppo", "Maze-v0", SMALL_PPO),
     "ppo_truncating": Entry("ppo", "probe/truncated_constant", SMALL_PPO),
@@ -63,6 +64,7 @@ ENTRIES = {
     "agent_bfloat16": Entry("agent", "FrozenLake-text-v0", TINY | {"compute_dtype": "bfloat16", "critic": "shared"}),
     "sft": Entry("sft", "FrozenLake-text-v0", rows.LEAVES | {"max_length": 100}),
     "pretrain": Entry("pretrain", "FrozenLake-text-v0", {n: x for n, x in TINY.items() if n not in PPO_ALONE}),
+    "pretrain_steps": Entry("pretrain", "FrozenLake-text-v0", PRETRAIN_STEPS),
 }
 ROWS = ALGORITHMS | {"offline": offline.ROW}
 #: One entry for each algorithm. That bfloat16 is used and close: tests/networks/test_network_build.py.

@@ -64,7 +64,8 @@ class Setup(NamedTuple):
     """What the functions of this module need beside the state."""
 
     agents: tuple[Agent, ...]  # alike but for mode and rendering; the first is the configuration's own
-    num_parts: int  # of an update's rows, whose gradients are added up
+    num_steps: int  # gradient steps of an update
+    num_parts: int  # of the rows of a gradient step, whose gradients are added up
     decays_rates: bool
 
 
@@ -72,6 +73,7 @@ def make(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) -> Lear
     """A learner of the format in a world. Raises ConfigError as `make_agent` and `make_items`."""
     setup = Setup(
         agents=make_agents(world, tokenizer, config),
+        num_steps=config.pretrain.gradient_steps,
         num_parts=config.training_core.num_minibatches,
         decays_rates=config.optimization.decay_learning_rates,
     )
@@ -133,45 +135,57 @@ def init(setup: Setup, hyper: PretrainHyper, num_episodes: int, key: Key) -> Pre
     )
 
 
+class _Learning(NamedTuple):
+    params: NetworkParams
+    optimizer: OptimizerState
+
+
 def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
-    """(the state one update later, metrics): random play in one mode and rendering, and a gradient step on it."""
-    branches: list[Callable[[], tuple[NetworkParams, Metrics, Array]]] = [
-        functools.partial(_gradient, setup, agent, state, lexicon)
-        for agent, lexicon in zip(setup.agents, state.lexicons, strict=True)
-    ]
-    gradient, metrics, num_tokens = jax.lax.switch(state.step % len(branches), branches)
+    """(the state one update later, metrics): random play in one mode and rendering, and gradient steps on it."""
     hyper = state.hyper
     factor = linear_decay(setup.decays_rates, state.step, hyper.num_updates)
     factor *= jnp.minimum(1.0, (state.step + 1) / jnp.maximum(hyper.warmup_updates, 1.0))
-    now, is_kernel = (state.params, state.optimizer), kernels(state.params)
-    params, optimizer = apply_gradients(*now, gradient, hyper, factor, hyper.weight_decay, is_kernel)
+    branches: list[Callable[[], tuple[_Learning, Metrics, Array]]] = [
+        functools.partial(_learn, setup, agent, state, lexicon, factor)
+        for agent, lexicon in zip(setup.agents, state.lexicons, strict=True)
+    ]
+    learning, metrics, num_tokens = jax.lax.switch(state.step % len(branches), branches)
     trained = state.trained.plus(num_tokens)
     metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
-    return state._replace(params=params, optimizer=optimizer, trained=trained, step=state.step + 1), metrics
+    after = state._replace(params=learning.params, optimizer=learning.optimizer, trained=trained, step=state.step + 1)
+    return after, metrics
 
 
-def _gradient(
-    setup: Setup, agent: Agent, state: PretrainState, lexicon: Lexicon
-) -> tuple[NetworkParams, Metrics, Array]:
-    """(gradient, metrics, number of tokens) of the episodes of one update."""
+def _learn(
+    setup: Setup, agent: Agent, state: PretrainState, lexicon: Lexicon, factor: Array
+) -> tuple[_Learning, Metrics, Array]:
+    """(what was learned, metrics, number of tokens) of the episodes of one update."""
     slots = agent.rules.slots
     speaker = random_speaker(agent.dialogue, lexicon, slots, agent.rules.actions_per_turn)
     levels, keys = group_keys(role_key(state.key, "agent", state.step), state.groups)
     episodes, _ = rollout(agent.dialogue, lexicon, agent.rules, speaker, levels, keys)
     rows = _rows(agent, episodes)
     num_episodes, num_rows = state.groups.shape[0], rows.chosen.shape[0]
-    num_shards = num_logical_shards(num_episodes, num_rows // num_episodes, setup.num_parts)
-    dealt = batches.dealt_rows(role_key(state.key, "shuffle", state.step), rows.packed.length, num_shards, 1)
-    parts = batches.take_rows(rows, dealt[0], setup.num_parts)
+    num_shards = num_logical_shards(num_episodes, num_rows // num_episodes, setup.num_steps * setup.num_parts)
+    shuffle = role_key(state.key, "shuffle", state.step)
+    dealt = batches.dealt_rows(shuffle, rows.packed.length, num_shards, setup.num_steps)
+    is_kernel, hyper = kernels(state.params), state.hyper
 
     def loss(params: NetworkParams, part: TokenRows) -> tuple[Array, Metrics]:
         return supervised_loss_sum(agent.model, lexicon.prompt, params, part.packed, part.chosen, part.is_chosen)
 
-    gradient, metrics = batches.mean_gradient(loss, state.params, parts)
+    def step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
+        parts = batches.take_rows(rows, indices, setup.num_parts)
+        gradient, metrics = batches.mean_gradient(loss, learning.params, parts)
+        found = apply_gradients(*learning, gradient, hyper, factor, hyper.weight_decay, is_kernel)
+        return _Learning(*found), metrics
+
+    learning, every = jax.lax.scan(step, _Learning(state.params, state.optimizer), dealt)
+    metrics = jax.tree.map(jnp.mean, every)
     turns = episodes.turns
     metrics["actor/episodes_count"] = jnp.float32(episodes.tokens.shape[0])
     metrics["actor/episode_length_sum"] = turns.was_played.sum().astype(jnp.float32)
-    return gradient, metrics, episodes.is_chosen.sum()
+    return learning, metrics, episodes.is_chosen.sum()
 
 
 def _rows(agent: Agent, episodes: Episodes) -> TokenRows:

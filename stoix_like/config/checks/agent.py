@@ -71,6 +71,8 @@ def _part_problems(config: Any) -> list[str]:
     parts, num_parts = "num_minibatches", config.training_core.num_minibatches
     if "token_ppo" in section_types(config.__class__):
         parts, num_parts = "num_minibatches * num_microbatches", num_parts * config.token_ppo.num_microbatches
+    elif "pretrain" in section_types(config.__class__) and config.pretrain.gradient_steps > 1:
+        parts, num_parts = "num_minibatches * gradient_steps", num_parts * config.pretrain.gradient_steps
     if num_rows % num_parts == 0:
         return []
     unit = num_parts // math.gcd(num_parts, num_rows // config.environment.num_envs)

@@ -129,5 +129,6 @@ class PretrainSectionConfig:
 
     all_modes: bool = leaf(True, "both modes in equal parts; false = the agent's", SHAPE)
     all_renderings: bool = leaf(True, "all renderings in equal parts; false = the agent's", SHAPE)
+    gradient_steps: int = leaf(1, "of an update, each on a share of its rows, in num_minibatches parts", SHAPE, low=1)
     weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", LEARNING, low=0.0)
     warmup_updates: int = leaf(10, "updates in which the rate rises", LEARNING, low=0)

@@ -84,7 +84,8 @@ class SPAPretrainConfig:
 
     pretrain_updates: int = leaf(240, "updates of an episode in each environment", low=1)
     pretrain_envs: int = leaf(64, "episodes per update", low=1)
-    pretrain_minibatches: int = leaf(4, "gradient steps per update", low=1)
+    pretrain_gradient_steps: int = leaf(8, "gradient steps per update", low=1)
+    pretrain_microbatches: int = leaf(4, "parts of the rows of a gradient step, whose gradients are added up", low=1)
     pretrain_lr: float = leaf(3e-3, "AdamW rate", low=0.0)
     pretrain_max_grad_norm: float = leaf(1.0, "largest gradient norm", above=0.0)
     pretrain_weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", low=0.0)

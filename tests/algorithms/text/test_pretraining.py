@@ -1,0 +1,50 @@
+"""Pretraining: the gradient steps of an update read all of its rows, each once."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from support.agents import TINY
+
+import stoix_like as sl
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.runs.build import build
+
+LEAVES = {name: value for name, value in TINY.items() if name not in ("group_size", "num_minibatches")}
+LEAVES |= {"all_modes": False, "all_renderings": False, "num_minibatches": 1, "actor_lr": 0.01}
+
+
+@functools.cache
+def updated(num_steps, num_updates=2):
+    """(the state after some updates, the metrics of the last)."""
+    config = sl.pretrain_config(**LEAVES, gradient_steps=num_steps)
+    learner = build("pretrain", config).learner
+    state = jax.jit(learner.init)(jax.random.key(0))
+    update = jax.jit(learner.update)
+    for _ in range(num_updates):
+        state, metrics = update(state)
+    return state, jax.device_get(metrics)
+
+
+def counts_of_adam(state):
+    """The integers of the optimizer's state, which count its steps."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.optimizer)]
+    return {int(leaf) for leaf in leaves if leaf.dtype.kind == "i" and leaf.shape == ()}
+
+
+@pytest.mark.parametrize("num_steps", [1, 3])
+def test_an_update_has_so_many_gradient_steps(num_steps):
+    state, _ = updated(num_steps)
+    assert counts_of_adam(state) == {2 * num_steps}
+
+
+def test_whatever_their_number_they_read_the_same_tokens():
+    (_, of_one), (_, of_three) = updated(1), updated(3)
+    assert of_one["trainer/trained_tokens_max"] == of_three["trainer/trained_tokens_max"] > 0
+    assert of_three["trainer/loss"] < of_one["trainer/loss"]  # it has learned in three times as many steps
+
+
+def test_rows_that_cannot_be_dealt_out_equally_are_refused():
+    with pytest.raises(ConfigError, match=r"not divisible by num_minibatches \* gradient_steps = 5"):
+        sl.pretrain_config(**LEAVES, gradient_steps=5)

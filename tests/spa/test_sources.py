@@ -1,0 +1,105 @@
+"""Which stages a pipeline takes from another one, and what it refuses. Nothing is trained."""
+
+import pytest
+
+from stoix_like.config.sections.spa import spa_config
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.manifest import Manifest, write_manifest
+from stoix_like.runtime.stages.table import StageFiles
+from stoix_like.spa import table
+from stoix_like.spa.arms import STAGE_NAMES, arm_of
+from stoix_like.spa.folders import Layout, Source, find_sources
+from stoix_like.spa.pipeline import Pipeline
+from stoix_like.spa.running import PipelineOptions, run
+from stoix_like.spa.table import fitting_sources, run_stage_of, stages_of_arm
+
+
+def pipeline_at(root, **leaves):
+    config = spa_config(**leaves)
+    return Pipeline(config, arm_of(config), Layout(root), SILENT, None)
+
+
+def finish_stages(pipeline, names=STAGE_NAMES):
+    """Manifests of stages, each with the digests of those that it reads, as if all had been done."""
+    for name in names:
+        files = StageFiles(pipeline.layout.root, stages_of_arm(pipeline.config, pipeline.arm))
+        call = files.stages[name].call(files, pipeline.settings(name))
+        files.folder(name).mkdir(parents=True)
+        write_manifest(files.folder(name), Manifest(name, call.inputs, call.settings, {}, {"rows": 100}, {}))
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("leaves", "taken"),
+    [
+        ({}, "pretrain generate sft ppo evaluate"),
+        ({"eval_interval": 3, "save_interval": 7}, "pretrain generate sft ppo evaluate"),
+        ({"ppo_lr": 0.1}, "pretrain generate sft"),
+        ({"sft_lr": 0.1}, "pretrain generate"),
+        ({"arm": "belief"}, "pretrain"),
+        ({"arm": "masked"}, "pretrain generate"),
+        ({"arm": "vanilla"}, "pretrain"),
+        ({"seed": 1}, ""),
+        ({"pretrain_lr": 0.1}, ""),
+    ],
+)
+def test_of_a_pipeline_the_first_stages_are_taken_that_are_the_same(tmp_path, leaves, taken):
+    finish_stages(pipeline_at(tmp_path / "a"))
+    found = fitting_sources(pipeline_at(tmp_path / "b", **leaves), find_sources([str(tmp_path / "a")]))
+    assert " ".join(found) == taken
+    assert all(folder == tmp_path / "a" / name for name, folder in found.items())
+
+
+def test_a_named_stage_that_does_not_fit_is_refused(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"))
+    other = pipeline_at(tmp_path / "b", pretrain_lr=0.1)
+    sources = fitting_sources(other, find_sources([str(tmp_path / "a" / "pretrain")]))
+    with pytest.raises(ConfigError, match=r"pretrain_lr is 0.1, and it was begun with 0.003"):
+        run_stage_of(other, "pretrain", sources)
+
+
+def test_a_named_stage_of_another_base_is_refused(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"))
+    other = finish_stages(pipeline_at(tmp_path / "b", pretrain_lr=0.1), ["pretrain"])
+    sources = fitting_sources(other, find_sources([str(tmp_path / "a" / "generate")]))
+    with pytest.raises(CheckpointError, match="was made from other stages than those of"):
+        run_stage_of(other, "generate", sources)
+
+
+def test_a_stage_of_ones_own_is_not_replaced(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"))
+    own = finish_stages(pipeline_at(tmp_path / "b"), ["pretrain"])
+    whole = {name: Source(tmp_path / "a" / name, False) for name in STAGE_NAMES}
+    assert "pretrain" not in fitting_sources(own, whole)
+    with pytest.raises(ConfigError, match="has a stage pretrain of its own"):
+        fitting_sources(own, {"pretrain": Source(tmp_path / "a" / "pretrain", True)})
+
+
+def test_a_stage_whose_base_has_changed_is_not_built_upon(tmp_path):
+    one = finish_stages(pipeline_at(tmp_path / "a"))
+    manifest = tmp_path / "a" / "pretrain" / "manifest.json"
+    manifest.unlink()
+    write_manifest(manifest.parent, Manifest("pretrain", {}, one.settings("pretrain"), {}, {"rows": 101}, {}))
+    with pytest.raises(RunError, match=r"the stage generate of .* is due again"):
+        run_stage_of(one, "sft", {})
+
+
+def test_what_is_wrong_is_told_before_a_folder_is_made(tmp_path):
+    options = PipelineOptions(None, {}, ())
+    with pytest.raises(ConfigError, match=r"ppo: agent.group_size: 8 does not divide num_envs = 100"):
+        run(spa_config(ppo_envs=100), Layout(tmp_path / "a"), options, SILENT)
+    with pytest.raises(ConfigError, match="the arm state has no stage sft"):
+        run(spa_config(arm="state"), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
+    with pytest.raises(RunError, match="there is no pipeline"):
+        run(spa_config(), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_rows_for_a_step_are_told(tmp_path, monkeypatch):
+    one = finish_stages(pipeline_at(tmp_path / "a", sft_batch_size=16), ["pretrain", "generate"])
+    rows = type("Rows", (), {"turns": type("Turns", (), {"tokens": range(5)})()})()
+    monkeypatch.setattr(table, "check_rows", lambda _: (rows, rows))
+    monkeypatch.setattr(table, "truncated", lambda turns, *_: turns)
+    with pytest.raises(RunError, match="sft_batch_size: 16 rows a step, and there are 5 to learn from"):
+        run_stage_of(one, "sft", {})
