@@ -35,15 +35,6 @@ def resolve(config: Any, leaves: Mapping[str, Any]) -> Any:
     return config_from_layers(config, layer)
 
 
-def checked_config(config: Any, leaves: Mapping[str, Any]) -> Any:
-    """As `resolve`, of a configuration that is not that of a run, so that its leaves are not combined."""
-    replace_leaves(config, leaves)  # raises for unknown names
-    layer, problems = layer_of(config.__class__, leaves)
-    if problems:
-        raise ConfigError(problems, "docs/configuration.md lists every leaf with its type and range")
-    return replace_leaves(config, {name: value for name, (value, _) in layer.items()})
-
-
 def layer_of(
     config_type: type, leaves: Mapping[str, Any], place: Callable[[str], str] = lambda _: ""
 ) -> tuple[Layer, list[str]]:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stoix_like.algorithms.agent.scoring import KS
 from stoix_like.evaluation.statistics import bounded_interval
 from stoix_like.ops.pass_at_k import pass_at_k
 from stoix_like.runtime.evaluators.policies import select_policy
@@ -27,7 +28,7 @@ from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, PRETRAIN, SFT
 from stoix_like.spa.folders import RUN
 from stoix_like.spa.generating import check_rows
 from stoix_like.spa.pipeline import Interrupted, Pipeline, agent_of, read_params
-from stoix_like.spa.scoring import KS, PointScores, Scorer, level_set_name
+from stoix_like.spa.scoring import PointScores, Scorer, level_set_name
 
 SCORES = "scores.npz"
 _AT_ONCE = 256  # episodes of PPO without language
@@ -102,13 +103,13 @@ def _interval(of_levels: np.ndarray) -> list[float]:
 
 def _evaluate_plain(pipeline: Pipeline, files: StageFiles, folder: Path) -> StageResult:
     """PPO without language, which plays its most probable actions, an episode a level."""
-    config, section = pipeline.stage_config(PPO), pipeline.arm.config.evaluate
+    config = pipeline.arm.config
+    name = level_set_name(config.world.task_id, config.evaluate.final_eval_levels)
     saved = load_run(str(files.folder(PPO) / RUN), "latest")
-    levels = make_levels(saved.env, level_set_name(config.environment.task_id, section.final_eval_levels), 0)
+    levels = make_levels(saved.env, name, 0)
     policy = select_policy(saved, None, False, True).policy
     evaluator = Evaluator(saved.env, policy, levels, _AT_ONCE, mode="deterministic")
     scores = evaluator(saved.seed_params(0), jax.random.key(pipeline.config.model.seed), 0)
     success = scores.results["solve_rate"][0]
-    name = level_set_name(config.environment.task_id, section.final_eval_levels)
     facts = {"points": {PPO: {"success": _interval(success)}}, "levels": name, "level_hash": levels.level_hash}
     return StageResult({SCORES: write_arrays(folder / SCORES, {"ppo_success": success[:, None]})}, facts)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from stoix_like.algorithms.agent.setup import Agent, make_agent
 from stoix_like.config.dicts import config_to_dict
@@ -20,7 +19,6 @@ from stoix_like.runtime.runs import agents
 from stoix_like.runtime.runs.build import make_env
 from stoix_like.runtime.stages.hashes import tree_hash
 from stoix_like.runtime.stages.table import StageFiles
-from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import PARAMETERS, ParametersMetadata
@@ -88,10 +86,7 @@ def write_params(folder: Path, params: NetworkParams, algorithm: str, config: An
         evaluation={},
         stoix_like=installed_version("stoix_like") or "",
     )
-    on_host = jax.tree.map(np.asarray, jax.device_get(params))
-    with atomic_write(folder / PARAMETERS) as temporary:
-        temporary.write_bytes(parameters.serialize(on_host, metadata))
-    return tree_hash(on_host)
+    return tree_hash(parameters.write(folder / PARAMETERS, params, metadata))
 
 
 def read_params(files: StageFiles, stage: str, one: StageAgent) -> NetworkParams:

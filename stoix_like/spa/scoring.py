@@ -14,7 +14,7 @@ import numpy as np
 from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.metrics import success
-from stoix_like.algorithms.agent.scoring import KS, SUCCESS
+from stoix_like.algorithms.agent.scoring import SUCCESS
 from stoix_like.algorithms.agent.setup import Agent
 from stoix_like.algorithms.agent.speaking import model_speaker
 from stoix_like.algorithms.text.generation import PlayedTurns, states_of_turns
@@ -34,7 +34,6 @@ from stoix_like.spa.next_states import NextStates
 from stoix_like.spa.pipeline import StageAgent
 from stoix_like.types import Array, EnvState, Key, NetworkParams
 
-__all__ = ["KS", "PointScores", "Scorer", "level_set_name"]
 _LEVELS_AT_ONCE = 64
 _ROWS_AT_ONCE = 64
 

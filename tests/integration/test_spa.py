@@ -130,6 +130,16 @@ def test_an_arm_takes_what_is_the_same_from_another_pipeline(done):
 
 
 @pytest.mark.full
+def test_ppo_without_language_is_scored_on_the_same_levels(done):
+    scripts, _ = done
+    shown, _ = scripts.run("spa", "run", "plain", *SMOKE, "--arm", "plain_ppo")
+    assert "evaluate: done" in shown
+    assert set(outputs(scripts, "plain")) == {"ppo", "evaluate"}
+    scripts.run("spa", "report", "plain", "smoke", "--out", "plain.html")  # refused if their levels differed
+    assert ">plain_ppo<" in (scripts.cwd / "plain.html").read_text()
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("place", ["inside", "before its manifest"])
 @pytest.mark.parametrize("stage", STAGE_NAMES)
 def test_a_pipeline_that_is_killed_goes_on_to_the_same(done, tmp_path, stage, place):

@@ -1,17 +1,24 @@
 """What episodes say of a world model, on answers that were written by hand or at random."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from support.agents import TINY as LEAVES_OF_AGENT
 from support.agents import TOKENIZER, tiny_agent, tiny_world
 from support.rows import played
 
+import stoix_like as sl
 from stoix_like.algorithms.agent.loop import rollout
+from stoix_like.algorithms.agent.setup import make_agent
 from stoix_like.algorithms.agent.speaking import model_speaker
 from stoix_like.language import rendering
+from stoix_like.language.replacement import replace_states
 from stoix_like.language.spans import IN_OBSERVATION, IN_PREDICTION, spans_of
 from stoix_like.spa.measures import cells_in_place, cells_of, measure_turns, told_state
-from stoix_like.spa.next_states import _reachable
+from stoix_like.spa.next_states import NextStates, _reachable, _with_answer
+from stoix_like.spa.pipeline import StageAgent
 
 IS_CELL = cells_of(TOKENIZER.token_bytes)
 
@@ -111,3 +118,35 @@ def test_a_speaker_that_is_told_how_its_answer_begins_goes_on_from_there():
         assert (episodes.log_prob[row, 0, count : valid.sum()] < 0).all()
         assert not TOKENIZER.to_text(free.chosen[row, 0][free.is_chosen[row, 0]]).startswith(beginning)
     assert jnp.asarray(episodes.is_chosen[:, 0].sum(axis=1)).min() > count
+
+
+def test_the_most_probable_of_the_states_that_can_be_reached_is_compared_with_where_the_answer_leads(monkeypatch):
+    """Of a model that finds the intended state the most probable, or the least; predictions are set to be right."""
+    config = sl.agent_config(**(LEAVES_OF_AGENT | {"mode": "worldmodel", "answer_length": 90}))
+    one = StageAgent(config, tiny_world(), TOKENIZER, make_agent(tiny_world(), TOKENIZER, config))
+    agent, turns, keys = played()
+    tokens, is_valid = (np.array(x[:, 0]) for x in (turns.episodes.tokens, turns.episodes.is_valid))
+    states = NextStates(one, keys)
+    intended = states._intended(tokens, is_valid)
+    num_state = agent.rules.slots.state
+    for row, state in enumerate(intended):
+        answer = tokens[row, num_state:][is_valid[row, num_state:]].tolist()
+        written = replace_states(TOKENIZER.token_bytes, answer, state, state).tokens
+        tokens[row], is_valid[row] = _with_answer(tokens[row], is_valid[row], num_state, written)
+    assert states._intended(tokens, is_valid) == intended  # the actions are as they were
+    for sign, share in ((1.0, 1.0), (-1.0, 0.0)):
+
+        def losses(_params, rows, sign=sign):
+            told = [tokens_of(row, num_state) for row in rows]
+            return np.array([sign * (first != second) for first, second in told])
+
+        monkeypatch.setattr(states, "_losses", losses)
+        found = states.measure(None, tokens, is_valid)
+        assert found == {"answer_consistency": 1.0, "next_state_given_answer": share}
+
+
+def tokens_of(row, num_state):
+    """(observation, prediction) of a row, as texts."""
+    tokens, is_valid = row
+    text = TOKENIZER.to_text(tokens[num_state:][is_valid[num_state:]])
+    return [re.search(f"<{tag}>(.*)</{tag}>", text, re.DOTALL)[1] for tag in ("observation", "prediction")]

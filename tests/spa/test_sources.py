@@ -1,13 +1,15 @@
 """Which stages a pipeline takes from another one, and what it refuses. Nothing is trained."""
 
 import pytest
+from support.rows import row_file
 
-from stoix_like.config.sections.spa import spa_config
+from stoix_like.config.checks.access import replace_leaves
+from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.runtime.stages.manifest import Manifest, write_manifest
+from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, write_rows
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.table import StageFiles
-from stoix_like.spa import table
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
 from stoix_like.spa.folders import Layout, Source, find_sources
 from stoix_like.spa.pipeline import Pipeline
@@ -16,7 +18,7 @@ from stoix_like.spa.table import fitting_sources, run_stage_of, stages_of_arm
 
 
 def pipeline_at(root, **leaves):
-    config = spa_config(**leaves)
+    config = replace_leaves(SPAConfig(), leaves)
     return Pipeline(config, arm_of(config), Layout(root), SILENT, None)
 
 
@@ -88,18 +90,23 @@ def test_a_stage_whose_base_has_changed_is_not_built_upon(tmp_path):
 def test_what_is_wrong_is_told_before_a_folder_is_made(tmp_path):
     options = PipelineOptions(None, {}, ())
     with pytest.raises(ConfigError, match=r"ppo: agent.group_size: 8 does not divide num_envs = 100"):
-        run(spa_config(ppo_envs=100), Layout(tmp_path / "a"), options, SILENT)
+        run(replace_leaves(SPAConfig(), {"ppo_envs": 100}), Layout(tmp_path / "a"), options, SILENT)
     with pytest.raises(ConfigError, match="the arm state has no stage sft"):
-        run(spa_config(arm="state"), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
+        run(
+            replace_leaves(SPAConfig(), {"arm": "state"}), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT
+        )
     with pytest.raises(RunError, match="there is no pipeline"):
-        run(spa_config(), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
+        run(SPAConfig(), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_few_rows_for_a_step_are_told(tmp_path, monkeypatch):
-    one = finish_stages(pipeline_at(tmp_path / "a", sft_batch_size=16), ["pretrain", "generate"])
-    rows = type("Rows", (), {"turns": type("Turns", (), {"tokens": range(5)})()})()
-    monkeypatch.setattr(table, "check_rows", lambda _: (rows, rows))
-    monkeypatch.setattr(table, "truncated", lambda turns, *_: turns)
-    with pytest.raises(RunError, match="sft_batch_size: 16 rows a step, and there are 5 to learn from"):
+def test_too_few_rows_for_a_step_are_told(tmp_path):
+    one = finish_stages(pipeline_at(tmp_path / "a", sft_batch_size=500), ["pretrain", "generate"])
+    folder, rows = tmp_path / "a" / "generate", row_file()
+    outputs = {name: write_rows(folder / name, rows) for name in (TRAINING, VALIDATION)}
+    write_manifest(folder, read_manifest(folder)._replace(outputs=outputs))
+    with pytest.raises(RunError, match=f"sft_batch_size: 500 rows a step, and there are {len(rows.trajectory)} to"):
+        run_stage_of(one, "sft", {})
+    write_rows(folder / TRAINING, rows.take(rows.trajectory > 0))
+    with pytest.raises(CheckpointError, match="its arrays have the hash"):
         run_stage_of(one, "sft", {})

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoix_like.config.layers import checked_config
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.runs import HardwareConfig, LoggingConfig
 
@@ -205,8 +204,3 @@ class SPAConfig:
     evaluate: SPAEvaluateConfig = dataclasses.field(default_factory=SPAEvaluateConfig)
     hardware: HardwareConfig = dataclasses.field(default_factory=HardwareConfig)
     logging: LoggingConfig = dataclasses.field(default_factory=LoggingConfig)
-
-
-def spa_config(**leaves: Any) -> SPAConfig:
-    """A configuration of SPA from leaves by name, as `ppo_config`. Raises ConfigError with all that is wrong."""
-    return checked_config(SPAConfig(), leaves)

@@ -22,6 +22,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches
 from stoix_like.runtime.console.spelling import command_name, usage
+from stoix_like.runtime.storage.atomic import atomic_write
 
 SUFFIX, PARAMETERS = ".safetensors", "params.safetensors"
 FORMAT, FORMAT_VERSION = "stoix_like.params", 1
@@ -49,6 +50,14 @@ def serialize(params: Any, metadata: ParametersMetadata) -> bytes:
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in trees.named_leaves(params).items()}
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata._asdict().items()}
     return safetensors.numpy.save(arrays, {"format": FORMAT, "format_version": str(FORMAT_VERSION), **texts})
+
+
+def write(path: Path, params: Any, metadata: ParametersMetadata) -> Any:
+    """Writes a file, whole or not at all; returns the parameters on the host."""
+    on_host = jax.tree.map(np.asarray, jax.device_get(params))
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(serialize(on_host, metadata))
+    return on_host
 
 
 def read_metadata(path: Path) -> ParametersMetadata:

@@ -6,16 +6,12 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-import numpy as np
-
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.installation import installed_version
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import tree_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
 from stoix_like.selfplay.files import records
@@ -56,10 +52,7 @@ def write_candidate(pipeline: Pipeline, folder: Path, params: NetworkParams, upd
         stoix_like=version,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    on_host = jax.tree.map(np.asarray, jax.device_get(params))
-    with atomic_write(folder / PARAMETERS) as temporary:
-        temporary.write_bytes(parameters.serialize(on_host, metadata))
-    return tree_hash(on_host)
+    return tree_hash(parameters.write(folder / PARAMETERS, params, metadata))
 
 
 def read_version(pipeline: Pipeline, path: Path, expected_hash: str) -> NetworkVersion:
