@@ -37,6 +37,8 @@ WORDS: tuple[str, ...] = tuple(
             *_ACTIONS,
             *_MARKS,
             *(reminder("worldmodel", order) for order in ORDERS),
+            "Player (X) is at",
+            "Player (√) is at",
         )
     )
 )

@@ -58,12 +58,16 @@ class Source(NamedTuple):
 def find_sources(texts: Sequence[str]) -> dict[str, Source]:
     """{stage: where it is} of the paths of `--from`: of a pipeline all stages that are done, or one stage of one.
 
+    What a pipeline has taken from elsewhere counts as its own.
+
     Raises CheckpointError for a path without stages, a stage that is not done, or one that is given twice.
     """
     found: dict[str, Source] = {}
     for text in texts:
         path = Path(text)
-        stages = {name: Source(path / name, False) for name in STAGE_NAMES if (path / name / FILE).is_file()}
+        own = {name: path / name for name in STAGE_NAMES if (path / name / FILE).is_file()}
+        folders = {name: folder for name, folder in read_sources(Layout(path)).items() if (folder / FILE).is_file()}
+        stages = {name: Source(folder, False) for name, folder in (folders | own).items()}
         if (manifest := read_manifest(path)) is not None:
             stages = {manifest.stage: Source(path, True)}
         if not stages:

@@ -31,14 +31,16 @@ def _without_stage(stage: str, *names: str) -> dict[str, str]:
 
 _WORLD = _same(WorldSectionConfig)
 _AGENT = _WORLD | _same(SPAAgentConfig, ModelSectionConfig)
+_PENALTY = "format_penalty"  # which only PPO learns from
+del _AGENT[_PENALTY]
 _EVALUATIONS = {"eval_levels": "num_eval_episodes", "eval_samples": "num_eval_samples"}
 _TABLES: dict[str, dict[str, str]] = {
     PRETRAIN: _AGENT
     | _EVALUATIONS
-    | _without_stage(PRETRAIN, "max_grad_norm", "weight_decay", "warmup_updates", "all_modes", "all_renderings")
-    | _without_stage(PRETRAIN, "gradient_steps")
+    | _without_stage(PRETRAIN, "max_grad_norm", "weight_decay", "warmup_updates", "all_modes", "gradient_steps")
     | {
         "baseline_mode": "mode",
+        "vanilla_rendering": "second_rendering",
         "pretrain_updates": "num_updates",
         "pretrain_envs": "num_envs",
         "pretrain_microbatches": "num_minibatches",
@@ -61,6 +63,7 @@ _TABLES: dict[str, dict[str, str]] = {
     | _without_stage(PPO, "reward_scale", "standardize_advantages", "critic", "critic_warmup_updates", "turn_gamma")
     | _without_stage(PPO, "kl_coef", "loss_mask", "old_log_probs")
     | {
+        _PENALTY: _PENALTY,
         "ppo_updates": "num_updates",
         "ppo_envs": "num_envs",
         "ppo_lr": "actor_lr",
@@ -86,6 +89,7 @@ _OWN: dict[str, tuple[str, ...]] = {
 _PLAIN_TABLE = {"task_id": "task_id", "kwargs": "kwargs", "seed": "seed", "ppo_updates": "num_updates"}
 _PLAIN_TABLE |= {"ppo_envs": "num_envs", "eval_levels": "num_eval_episodes", "eval_interval": "eval_interval"}
 _PLAIN_LEAVES = {"rollout_length": 16, "num_minibatches": 4, "actor_lr": 1e-3, "hidden_dim": 128}
+_BASE = {"all_renderings": False}  # it learns those of the arms
 _UNSHOWN = {"num_shown_episodes": 0}  # of stages whose episodes nobody looks at
 _ONLY_SHOW = ("eval_levels", "eval_interval", "eval_samples")  # while a stage trains: it makes the same without them
 _TYPES = {PRETRAIN: PretrainConfig, GENERATE: AgentConfig, SFT: FineTuneConfig, PPO: AgentConfig, EVALUATE: AgentConfig}
@@ -119,6 +123,7 @@ def stage_config(config: SPAConfig, arm: Arm, stage: str, leaves: Mapping[str, A
     if stage == EVALUATE and not is_plain:  # which plays no update; what is checked together has to fit
         sizes = {"num_envs": "ppo_envs", "group_size": "ppo_group_size", "num_minibatches": "ppo_minibatches"}
         given |= {ours: get_leaf(read, name) for ours, name in sizes.items()}
+    given |= _BASE if stage == PRETRAIN else {}
     given |= _PLAIN_LEAVES if is_plain else _UNSHOWN if stage in (PRETRAIN, SFT) else {}
     config_type = PPOConfig if is_plain else _TYPES[stage]
     return resolve(config_type(), given | machine | dict(leaves))
@@ -144,9 +149,6 @@ def _base_problems(config: SPAConfig, arm: Arm) -> list[str]:
     if other and not config.pretrain.pretrain_all_modes:
         what = f"the base learns answers of the mode {baseline} alone, and the arm plays {other[0]}"
         problems.append(f"pretrain.pretrain_all_modes: {what}")
-    seen, played = config.agent.rendering, arm.config.agent.rendering
-    if seen != played and not config.pretrain.pretrain_all_renderings:
-        problems.append(f"pretrain.pretrain_all_renderings: the base sees {seen} alone, and the arm {played}")
     return problems
 
 

@@ -95,7 +95,9 @@ def test_an_agents_own_leaves():
 
 def test_pretrainings_own_leaves():
     own = leaf_roles(PretrainConfig).keys() - leaf_roles(AgentConfig).keys()
-    assert leaves_with(PretrainConfig, Role.FIXED) & own == {"all_modes", "all_renderings", "gradient_steps"}
+    assert leaves_with(PretrainConfig, Role.FIXED) & own == {
+        *("all_modes", "all_renderings", "second_rendering", "gradient_steps")
+    }
     assert leaves_with(PretrainConfig, Role.LEARNING) & own == own
 
 

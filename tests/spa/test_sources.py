@@ -11,7 +11,7 @@ from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, write_ro
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
-from stoix_like.spa.folders import Layout, Source, find_sources
+from stoix_like.spa.folders import Layout, Source, find_sources, write_sources
 from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.running import PipelineOptions, run
 from stoix_like.spa.table import fitting_sources, run_stage_of, stages_of_arm
@@ -51,6 +51,22 @@ def test_of_a_pipeline_the_first_stages_are_taken_that_are_the_same(tmp_path, le
     found = fitting_sources(pipeline_at(tmp_path / "b", **leaves), find_sources([str(tmp_path / "a")]))
     assert " ".join(found) == taken
     assert all(folder == tmp_path / "a" / name for name, folder in found.items())
+
+
+def test_what_a_pipeline_has_taken_from_elsewhere_is_taken_from_there(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"), ["pretrain", "generate"])
+    layout = Layout(tmp_path / "b")
+    layout.root.mkdir()
+    write_sources(layout, {name: tmp_path / "a" / name for name in ("pretrain", "generate", "sft")})
+    (tmp_path / "b" / "ppo").mkdir()
+    write_manifest(tmp_path / "b" / "ppo", Manifest("ppo", {}, {}, {}, {}, {}))
+    found = find_sources([str(tmp_path / "b"), str(tmp_path / "a")])
+    where = {name: source.folder.resolve() for name, source in found.items()}
+    assert where == {
+        "pretrain": tmp_path / "a/pretrain",
+        "generate": tmp_path / "a/generate",
+        "ppo": tmp_path / "b/ppo",
+    }
 
 
 def test_a_named_stage_that_does_not_fit_is_refused(tmp_path):

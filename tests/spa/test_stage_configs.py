@@ -9,7 +9,7 @@ from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
 from stoix_like.spa.stage_configs import _TABLES, config_problems, settings_of, stage_config
 
-OF_THE_PIPELINE = {"arm", "save_dir", "save_interval", "vanilla_rendering", "baseline_lr"}
+OF_THE_PIPELINE = {"arm", "save_dir", "save_interval", "baseline_lr"}
 OTHERS = {  # other values than the defaults, where one more, or the other choice, is none
     "task_id": "Sokoban-text-v0",
     "kwargs": {"size": 5},
@@ -114,13 +114,27 @@ def test_all_arms_begin_with_the_same_base():
         ({"ppo_envs": 100}, "ppo: agent.group_size: 8 does not divide num_envs = 100"),
         ({"sft_microbatches": 3}, "sft: fine_tune.batch_size: 16 rows are not divisible by num_microbatches = 3"),
         ({"pretrain_all_modes": False}, "pretrain.pretrain_all_modes: the base learns answers of the mode base alone"),
-        (
-            {"pretrain_all_renderings": False, "arm": "vanilla"},
-            "pretrain.pretrain_all_renderings: the base sees coordinates alone, and the arm grid",
-        ),
     ],
 )
 def test_all_stages_are_checked_before_the_first_begins(leaves, problem):
     config = replace_leaves(SPAConfig(), leaves)
     assert any(found.startswith(problem) for found in config_problems(config, arm_of(config)))
     assert config_problems(SPAConfig(), arm_of(SPAConfig())) == []
+
+
+def test_the_base_learns_the_renderings_of_all_arms_and_no_other():
+    config = replace_leaves(SPAConfig(), {"rendering": "positions", "vanilla_rendering": "both"})
+    for name in ("spa", "vanilla"):
+        arm = arm_of(replace_leaves(config, {"arm": name}))
+        found = stage_config(arm.config, arm, "pretrain", {})
+        section = found.pretrain
+        assert (section.second_rendering, section.all_renderings) == ("both", False)
+    one = arm_of(config)
+    assert stage_config(config, one, "pretrain", {}).agent.rendering == "positions"
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "generate", "sft", "evaluate"])
+def test_only_ppo_reads_the_penalty_of_the_format(stage):
+    arm = arm_of(SPAConfig())
+    assert "format_penalty" in settings_of(SPAConfig(), arm, "ppo")
+    assert "format_penalty" not in settings_of(SPAConfig(), arm, stage)

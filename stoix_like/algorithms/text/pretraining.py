@@ -1,7 +1,7 @@
 """Pretraining: a model learns the format of answers from a speaker that knows nothing else.
 
 An untrained model never writes a valid answer, so everything that is learned later begins with this one: its answers
-are well-formed and its actions are random. Both modes and all renderings take turns, an update each.
+are well-formed and its actions are random. Modes and renderings take turns, an update each.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from stoix_like.language.dialogue import Lexicon
 from stoix_like.language.tokenizers import Tokenizer
 from stoix_like.networks.transformer.model import kernels
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
+
+_ALL_RENDERINGS = ("grid", "coordinates", "both")  # which every world of cells has
 
 
 class PretrainHyper(NamedTuple):
@@ -99,7 +101,9 @@ def make_agents(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) 
     """The agents of all modes and renderings that are learned, the configuration's own first."""
     own, section = config.agent, config.pretrain
     modes = world.prompts if section.all_modes else (own.mode,)
-    renderings = world.pieces if section.all_renderings else (own.rendering,)
+    names: list[str] = [own.rendering, *([section.second_rendering] if section.second_rendering else [])]
+    names += [name for name in _ALL_RENDERINGS if section.all_renderings and name in world.pieces]
+    renderings = dict.fromkeys(names)
     pairs = sorted(
         ((mode, rendering) for mode in modes for rendering in renderings),
         key=lambda pair: pair != (own.mode, own.rendering),

@@ -12,7 +12,9 @@ from stoix_like.config.sections.leaves import LEARNING, MACHINE, SCORING, SHAPE,
 class AgentSectionConfig:
     """What the agent sees and may do, and in how many tokens."""
 
-    rendering: Literal["grid", "coordinates", "both"] = leaf("both", "how states are written", SHAPE)
+    rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
+        "both", "how states are written; positions = FrozenLake without holes", SHAPE
+    )
     mode: Literal["base", "worldmodel"] = leaf(
         "base", "what answers consist of; worldmodel = with the state and a prediction of the next one", SHAPE
     )
@@ -128,7 +130,12 @@ class PretrainSectionConfig:
     """Pretraining on the format alone."""
 
     all_modes: bool = leaf(True, "both modes in equal parts; false = the agent's", SHAPE)
-    all_renderings: bool = leaf(True, "all renderings in equal parts; false = the agent's", SHAPE)
-    gradient_steps: int = leaf(1, "of an update, each on a share of its rows, in num_minibatches parts", SHAPE, low=1)
+    all_renderings: bool = leaf(True, "grid, coordinates and both in equal parts; false = the agent's", SHAPE)
+    second_rendering: Literal["grid", "coordinates", "both", "positions"] | None = leaf(
+        None, "one more, in equal parts with these", SHAPE
+    )
+    gradient_steps: int = leaf(
+        1, "of an update, each on a share of its rows; after several PPO learned worse", SHAPE, low=1
+    )
     weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", LEARNING, low=0.0)
     warmup_updates: int = leaf(10, "updates in which the rate rises", LEARNING, low=0)

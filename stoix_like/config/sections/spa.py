@@ -20,10 +20,12 @@ class PipelineSectionConfig:
 
     arm: Literal["spa", "vanilla", "baseline", "state", "masked", "belief", "plain_ppo"] = leaf(
         "spa",
-        "spa; vanilla = baseline = PPO alone; state = the same with coordinates; masked = fine-tuned on all but states;"
-        " belief = on the states it imagined; plain_ppo = without language",
+        "spa; vanilla = baseline = PPO alone; state = the same, seeing rendering; masked = fine-tuned on all but"
+        " states; belief = on the states it imagined; plain_ppo = without language",
     )
-    vanilla_rendering: Literal["grid", "coordinates", "both"] = leaf("grid", "how the arm vanilla sees states")
+    vanilla_rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
+        "grid", "how the arm vanilla sees states"
+    )
     baseline_mode: Literal["base", "worldmodel"] = leaf("base", "answers of the arms that are not fine-tuned")
     baseline_lr: float | None = leaf(None, "their PPO rate; null = ppo_lr", low=0.0)
     save_dir: str = leaf("runs/spa", "folder of all pipelines")
@@ -42,7 +44,9 @@ class WorldSectionConfig:
 class SPAAgentConfig:
     """What the agent sees and may do, in all stages."""
 
-    rendering: Literal["grid", "coordinates", "both"] = leaf("coordinates", "how states are written")
+    rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
+        "coordinates", "how states are written; positions = FrozenLake without holes"
+    )
     order: Literal["obs_pred_answer", "obs_answer_pred", "answer_obs_pred"] = leaf(
         "obs_pred_answer", "of the parts of answers in the mode worldmodel: state, prediction, actions"
     )
@@ -83,14 +87,13 @@ class SPAPretrainConfig:
 
     pretrain_updates: int = leaf(240, "updates of an episode in each environment", low=1)
     pretrain_envs: int = leaf(64, "episodes per update", low=1)
-    pretrain_gradient_steps: int = leaf(8, "gradient steps per update", low=1)
+    pretrain_gradient_steps: int = leaf(1, "gradient steps per update; after several PPO learned worse", low=1)
     pretrain_microbatches: int = leaf(4, "parts of the rows of a gradient step, whose gradients are added up", low=1)
     pretrain_lr: float = leaf(3e-3, "AdamW rate", low=0.0)
     pretrain_max_grad_norm: float = leaf(1.0, "largest gradient norm", above=0.0)
     pretrain_weight_decay: float = leaf(0.01, "share that kernels lose per gradient step, times the rate", low=0.0)
     pretrain_warmup_updates: int = leaf(10, "updates in which the rate rises", low=0)
     pretrain_all_modes: bool = leaf(True, "both modes in equal parts; false = that of the arms that are not fine-tuned")
-    pretrain_all_renderings: bool = leaf(True, "all renderings in equal parts; false = the agent's")
 
 
 @dataclass(frozen=True)

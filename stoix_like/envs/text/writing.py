@@ -1,8 +1,9 @@
-"""How the states of each world are written: pieces of text that a compiled program looks up, for three renderings.
+"""How the states of each world are written: pieces of text that a compiled program looks up, for each rendering.
 
 "grid" has the symbols of the world's own `render`. A blank stands before each of them, and the line break belongs to
 the last one of a row, so that byte-pair tokenizers find the same tokens in the pieces as in the whole text.
-"coordinates" is the sentence of `render` without commas between cells, and "both" is one after the other.
+"coordinates" is the sentence of `render` without commas between cells, and "both" is one after the other. "positions",
+of FrozenLake alone, leaves out of that sentence the holes, and has the player's own symbol.
 """
 
 from __future__ import annotations
@@ -20,27 +21,43 @@ from stoix_like.envs.text.sudoku import SIZE, SudokuState
 from stoix_like.types import Array, EnvState, Pieces
 
 LAKE_SYMBOLS, ROOM_SYMBOLS, SUDOKU_SYMBOLS = "_OGPX√", "_#OX√PS", ".1234|"
-_Clause = tuple[str, int, Callable[[Any], Array]]  # a phrase, the most names that follow it, and state -> these
+_END = " .\n"
+_LAKE_PLAYER = "PX√"  # on ice, in a hole, at the goal
+
+
+class _Clause(NamedTuple):
+    """Of a sentence: a phrase, and names of cells."""
+
+    phrases: tuple[str, ...]
+    most: int  # names that follow
+    names: Callable[[Any], Array]  # state -> these
+    which: Callable[[Any], Array] | None = None  # state -> [] which phrase it is; None = the only one
 
 
 def lake_pieces(size: int) -> dict[str, Pieces]:
     """{rendering: pieces} of FrozenLake. Cells are counted from 0."""
     cells = _Cells((size, size), first=0, none=" no cell")
-    clauses: list[_Clause] = [
-        ("Player (P) is at", 2, lambda state: cells.at(state.position)),
-        (" ; holes (O) are at", 2 * (size**2 - 2), lambda state: cells.marked(state.lake.holes)),  # not start or goal
-        (" ; goal (G) is at", 2, lambda state: cells.at(state.lake.goal)),
-    ]
-    return _renderings(_grid(LAKE_SYMBOLS, LAKE_SYMBOLS, size**2, _lake_symbols), _sentence(cells, clauses))
+    most_holes = size**2 - 2  # not start or goal
+    player = _Clause(("Player (P) is at",), 2, lambda state: cells.at(state.position))
+    holes = _Clause((" ; holes (O) are at",), 2 * most_holes, lambda state: cells.marked(state.lake.holes))
+    goal = _Clause((" ; goal (G) is at",), 2, lambda state: cells.at(state.lake.goal))
+    phrases = tuple(f"Player ({symbol}) is at" for symbol in _LAKE_PLAYER)
+    where = player._replace(phrases=phrases, which=_lake_player)
+    found = _renderings(
+        _grid(LAKE_SYMBOLS, LAKE_SYMBOLS, size**2, _lake_symbols), _sentence(cells, [player, holes, goal])
+    )
+    return found | {"positions": _sentence(cells._replace(none=None), [where, goal])}
 
 
 def room_pieces(num_rows: int, num_cols: int, num_boxes: int) -> dict[str, Pieces]:
     """{rendering: pieces} of Sokoban. Cells are counted from 0, the border included, whose cells are all walls."""
     inside = _Cells((num_rows - 2, num_cols - 2), first=1)
-    clauses: list[_Clause] = [
-        ("Player (P) is at", 2, lambda state: inside.at(Position(*(x - 1 for x in state.room.player)))),
-        (" ; box (X) is at", 2 * num_boxes, lambda state: inside.at(_marked(state.room.boxes, num_boxes))),
-        (" ; target (O) is at", 2 * num_boxes, lambda state: inside.at(_marked(state.room.targets, num_boxes))),
+    clauses = [
+        _Clause(("Player (P) is at",), 2, lambda state: inside.at(Position(*(x - 1 for x in state.room.player)))),
+        _Clause((" ; box (X) is at",), 2 * num_boxes, lambda state: inside.at(_marked(state.room.boxes, num_boxes))),
+        _Clause(
+            (" ; target (O) is at",), 2 * num_boxes, lambda state: inside.at(_marked(state.room.targets, num_boxes))
+        ),
     ]
     return _renderings(_grid(ROOM_SYMBOLS, "#", num_rows * num_cols, _room_symbols), _sentence(inside, clauses))
 
@@ -48,8 +65,8 @@ def room_pieces(num_rows: int, num_cols: int, num_boxes: int) -> dict[str, Piece
 def sudoku_pieces(num_empty: int) -> dict[str, Pieces]:
     """{rendering: pieces} of Sudoku with so many empty cells at first. Cells are counted from 1."""
     cells = _Cells((SIZE, SIZE), first=1, none=" none")
-    clauses: list[_Clause] = [("Empty cells:", 2 * num_empty, lambda state: cells.marked(state.cells == 0))]
-    return _renderings(_grid(SUDOKU_SYMBOLS, "|", SIZE * 7, _sudoku_symbols), _sentence(cells, clauses))
+    empty = _Clause(("Empty cells:",), 2 * num_empty, lambda state: cells.marked(state.cells == 0))
+    return _renderings(_grid(SUDOKU_SYMBOLS, "|", SIZE * 7, _sudoku_symbols), _sentence(cells, [empty]))
 
 
 def _renderings(grid: Pieces, coordinates: Pieces) -> dict[str, Pieces]:
@@ -90,9 +107,17 @@ def _grid(symbols: str, last_symbols: str, num_cells: int, place: Callable[[Any]
 def _lake_symbols(state: FrozenLakeState) -> Array:
     symbol, holes = LAKE_SYMBOLS.index, state.lake.holes
     is_player, is_goal = (on_cell(place, holes.shape) for place in (state.position, state.lake.goal))
-    player = jnp.where(holes, symbol("X"), jnp.where(is_goal, symbol("√"), symbol("P")))
+    player = jnp.array([symbol(name) for name in _LAKE_PLAYER])[_lake_player(state)]
     others = jnp.where(is_goal, symbol("G"), jnp.where(holes, symbol("O"), symbol("_")))
     return jnp.where(is_player, player, others)  # [R, C]
+
+
+def _lake_player(state: FrozenLakeState) -> Array:
+    """[] int32: which of the player's symbols it has."""
+    here, goal, holes = state.position, state.lake.goal, state.lake.holes
+    is_goal = (here.row == goal.row) & (here.col == goal.col)
+    names = [_LAKE_PLAYER.index(symbol) for symbol in "X√P"]
+    return jnp.where(holes[here.row, here.col], names[0], jnp.where(is_goal, names[1], names[2])).astype(jnp.int32)
 
 
 def _room_symbols(state: SokobanState) -> Array:
@@ -142,19 +167,25 @@ def _marked(cells: Array, num: int) -> Position:
 
 
 def _sentence(cells: _Cells, clauses: Sequence[_Clause]) -> Pieces:
-    """Pieces of a sentence: each clause is a phrase and names of cells."""
-    texts = (*cells.texts, *(phrase for phrase, *_ in clauses), " .\n")
-    longest = sum(1 + most for _, most, _ in clauses) + 1
+    """Pieces of a sentence of clauses."""
+    texts = (*cells.texts, *(phrase for clause in clauses for phrase in clause.phrases), _END)
+    longest = sum(1 + clause.most for clause in clauses) + 1
 
     def write(state: EnvState) -> Array:
-        parts = [part for phrase, _, name in clauses for part in (jnp.array([texts.index(phrase)]), name(state))]
-        return jnp.concatenate([*parts, jnp.array([texts.index(" .\n")])]).astype(jnp.int32)
+        parts = []
+        for clause in clauses:
+            first = texts.index(clause.phrases[0])
+            phrase = first if clause.which is None else first + clause.which(state)
+            parts += [jnp.asarray(phrase)[None], clause.names(state)]
+        return jnp.concatenate([*parts, jnp.array([texts.index(_END)])]).astype(jnp.int32)
 
     def most_tokens(lengths: Sequence[int]) -> int:
         """Each phrase once, and after it as many of the longest names as may follow, or what is said if none does."""
-        num_rows, num_names, num_texts = cells.shape[0], sum(cells.shape), len(cells.texts)
+        num_rows, num_names = cells.shape[0], sum(cells.shape)
         name = max(lengths[:num_rows]) + max(lengths[num_rows:num_names])  # of a cell: two texts
-        none = max(lengths[num_names:num_texts], default=0)
-        return sum(lengths[num_texts:]) + sum(max(most // 2 * name, none) for _, most, _ in clauses)
+        none = max(lengths[num_names : len(cells.texts)], default=0)
+        length = dict(zip(texts, lengths, strict=True))
+        phrases = sum(max(length[phrase] for phrase in clause.phrases) for clause in clauses)
+        return phrases + length[_END] + sum(max(clause.most // 2 * name, none) for clause in clauses)
 
     return Pieces(texts, write, longest, most_tokens)

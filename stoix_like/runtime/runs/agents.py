@@ -31,7 +31,7 @@ from stoix_like.runtime.runs.inputs import TOKENIZER, check_tokenizer, hashes
 from stoix_like.runtime.weights import parameters
 from stoix_like.types import Environment, Learner, NetworkParams, Params, Prompt, TextWorld
 
-LEAST_FORMAT = 0.99  # well-formed answers of a model that an agent may begin with
+LEAST_FORMAT = 0.98  # well-formed answers of a model that an agent may begin with
 
 
 def make_text_world(env: Environment, agent: AgentSectionConfig | None = None) -> TextWorld:

@@ -8,8 +8,10 @@ import pytest
 from support.agents import TINY
 
 import stoix_like as sl
+from stoix_like.algorithms.text import pretraining
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.runs.build import build
+from stoix_like.runtime.runs import agents
+from stoix_like.runtime.runs.build import build, make_env
 
 LEAVES = {name: value for name, value in TINY.items() if name not in ("group_size", "num_minibatches")}
 LEAVES |= {"all_modes": False, "all_renderings": False, "num_minibatches": 1, "actor_lr": 0.01}
@@ -48,3 +50,28 @@ def test_whatever_their_number_they_read_the_same_tokens():
 def test_rows_that_cannot_be_dealt_out_equally_are_refused():
     with pytest.raises(ConfigError, match=r"not divisible by num_minibatches \* gradient_steps = 5"):
         sl.pretrain_config(**LEAVES, gradient_steps=5)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "seen"),
+    [
+        ({}, ["coordinates"]),
+        ({"second_rendering": "positions"}, ["coordinates", "positions"]),
+        ({"second_rendering": "coordinates"}, ["coordinates"]),
+        ({"all_renderings": True}, ["coordinates", "grid", "both"]),
+        ({"all_renderings": True, "second_rendering": "positions"}, ["coordinates", "positions", "grid", "both"]),
+        ({"rendering": "positions", "all_renderings": True}, ["positions", "grid", "coordinates", "both"]),
+    ],
+)
+def test_a_base_sees_its_own_rendering_first_and_those_that_are_asked_for(leaves, seen):
+    config = sl.pretrain_config(**LEAVES | {"rendering": "coordinates"} | leaves)
+    world, tokenizer = agents.make_text_world(make_env(config.environment), config.agent), agents.make_tokenizer()
+    found = pretraining.make_agents(world, tokenizer, config)
+    names = {id(pieces): name for name, pieces in world.pieces.items()}
+    assert [names[id(agent.dialogue.pieces)] for agent in found] == seen
+
+
+def test_a_rendering_that_the_world_has_not_is_refused():
+    leaves = LEAVES | {"task_id": "Sokoban-text-v0", "kwargs": {}, "second_rendering": "positions"}
+    with pytest.raises(ConfigError, match="positions"):
+        build("pretrain", sl.pretrain_config(**leaves))

@@ -86,11 +86,19 @@ def random_states(env, key, num_envs=64, num_steps=6):
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), states)
 
 
+def without_holes(grid, sentence):
+    """The sentence of a lake with the player's symbol in place of P, and without the clause of its holes."""
+    (player,) = set(grid) & set("PX√")
+    first, *_, last = sentence.split(" ;")
+    return f"{first.replace('(P)', f'({player})')} ;{last}"
+
+
 @functools.cache
 def written(name):
     """(states of an environment above, {rendering: their pieces [384, M]})."""
     world = world_of(name)
-    assert list(world.pieces) == ["grid", "coordinates", "both"]
+    lakes = ["positions"] if name.startswith("lake") else []
+    assert list(world.pieces) == ["grid", "coordinates", "both", *lakes]
 
     @jax.jit
     def play(key):
@@ -104,13 +112,17 @@ def written(name):
 def test_pieces_are_the_grid_of_render_and_a_sentence_of_cells(name):
     world, (states, indices) = world_of(name), written(name)
     in_grid, in_coordinates = LENGTHS[name]
-    for rendering, length in zip(world.pieces, (in_grid, in_coordinates, in_grid + in_coordinates), strict=True):
+    lengths = {"grid": in_grid, "coordinates": in_coordinates, "both": in_grid + in_coordinates, "positions": 7}
+    for rendering, length in ((name, lengths[name]) for name in world.pieces):
         assert (indices[rendering].shape, indices[rendering].dtype) == ((384, length), np.int32)
         assert (indices[rendering] >= 0).sum(axis=1).max() <= world.pieces[rendering].longest <= length
     for n in range(384):
         state = jax.tree.map(lambda x, n=n: x[n], states)
         grid, cells = spaced(world.env.render(state), state), sentence(state)
-        for rendering, expected in {"grid": grid, "coordinates": cells, "both": grid + cells}.items():
+        texts = {"grid": grid, "coordinates": cells, "both": grid + cells}
+        if name.startswith("lake"):
+            texts["positions"] = without_holes(grid, cells)
+        for rendering, expected in ((name, texts[name]) for name in world.pieces):
             assert joined(world.pieces[rendering], indices[rendering][n]) == expected
 
 

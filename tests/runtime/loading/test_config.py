@@ -50,7 +50,7 @@ PRESETS = [
     "pretrain/frozen_lake",
     *(f"selfplay/{name}" for name in SELFPLAY_PRESETS),
     "sft/frozen_lake",
-    *(f"spa/small/{name}" for name in ("frozen_lake", "smoke", "sokoban")),
+    *(f"spa/small/{name}" for name in ("frozen_lake", "frozen_lake_6x6", "smoke", "sokoban")),
     *(f"spo/{name}" for name in SPO_PRESETS),
 ]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig, "selfplay": SelfPlayConfig}

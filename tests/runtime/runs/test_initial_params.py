@@ -178,8 +178,8 @@ def test_an_agent_is_told_if_its_base_cannot_write():
     (note,) = agents.base_notes(sl.agent_config(), None)
     assert note.startswith("a fresh decoder never writes a valid answer: ")
     assert notes(update=0) == ["the base has done no update of its pretraining"]
-    assert notes(scores=(1.0, 0.25)) == ["only 0.250 of the base's answers are well-formed; agents need 0.99"]
-    assert notes(scores=(0.98999,)) == ["only 0.989 of the base's answers are well-formed; agents need 0.99"]
+    assert notes(scores=(1.0, 0.25)) == ["only 0.250 of the base's answers are well-formed; agents need 0.98"]
+    assert notes(scores=(0.98999,)) == ["only 0.989 of the base's answers are well-formed; agents need 0.98"]
     assert notes(task_id="Sokoban-text-v0") == [
         "the base has learned to answer in Sokoban-text-v0, not in FrozenLake-text-v0"
     ]

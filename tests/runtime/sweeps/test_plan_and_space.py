@@ -139,8 +139,9 @@ config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze
     alphazero/tic_tac_toe, ppo/binpack, ppo/binpack_gpu, ppo/binpack_large, ppo/binpack_v0, ppo/connect_four,
     ppo/frozen_lake, ppo/maze, ppo/maze_gpu, ppo/maze_mlp, ppo/quick, ppo/snake, ppo/sokoban, ppo/sudoku,
     pretrain/frozen_lake, selfplay/connect_four, selfplay/othello, selfplay/tic_tac_toe, selfplay/unified_loop,
-    sft/frozen_lake, spa/small/frozen_lake, spa/small/smoke, spa/small/sokoban, spo/binpack, spo/binpack_gpu,
-    spo/binpack_v0, spo/frozen_lake, spo/maze, spo/maze_gpu, spo/maze_mlp, spo/quick, spo/sokoban, spo/sudoku
+    sft/frozen_lake, spa/small/frozen_lake, spa/small/frozen_lake_6x6, spa/small/smoke, spa/small/sokoban,
+    spo/binpack, spo/binpack_gpu, spo/binpack_v0, spo/frozen_lake, spo/maze, spo/maze_gpu, spo/maze_mlp, spo/quick,
+    spo/sokoban, spo/sudoku
 metric: mean_return => metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?
 metric: evaluator_sampled/mean_return =>
     metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'
