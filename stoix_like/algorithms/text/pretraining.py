@@ -34,7 +34,8 @@ from stoix_like.language.tokenizers import Tokenizer
 from stoix_like.networks.transformer.model import kernels
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
 
-_ALL_RENDERINGS = ("grid", "coordinates", "both")  # which every world of cells has
+#: Those of `all_renderings`, which every world of cells has.
+ALL_RENDERINGS = ("grid", "coordinates", "both")
 
 
 class PretrainHyper(NamedTuple):
@@ -102,7 +103,7 @@ def make_agents(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) 
     own, section = config.agent, config.pretrain
     modes = world.prompts if section.all_modes else (own.mode,)
     names: list[str] = [own.rendering, *([section.second_rendering] if section.second_rendering else [])]
-    names += [name for name in _ALL_RENDERINGS if section.all_renderings and name in world.pieces]
+    names += [name for name in ALL_RENDERINGS if section.all_renderings and name in world.pieces]
     renderings = dict.fromkeys(names)
     pairs = sorted(
         ((mode, rendering) for mode in modes for rendering in renderings),

@@ -192,7 +192,10 @@ def base_notes(config: AgentConfig | FineTuneConfig, base: CheckpointMeta | None
     if config.agent.mode == "worldmodel":  # others have nothing to order
         learned_once.append(("order", config.agent.order))
     for name, own in learned_once:
-        learned = base.config.get("agent", {}).get(name, own)
-        if learned != own and not base.config.get("pretrain", {}).get(f"all_{name}s", False):
+        learned, section = base.config.get("agent", {}).get(name, own), base.config.get("pretrain", {})
+        others = [section.get(f"second_{name}")]
+        if section.get(f"all_{name}s", False):
+            others += pretraining.ALL_RENDERINGS if name == "rendering" else [own]
+        if own not in (learned, *others):
             notes.append(f"the base has learned to answer in {name} {learned}, not in {own}")
     return notes

@@ -179,7 +179,7 @@ def test_an_agent_is_told_if_its_base_cannot_write():
     assert note.startswith("a fresh decoder never writes a valid answer: ")
     assert notes(update=0) == ["the base has done no update of its pretraining"]
     assert notes(scores=(1.0, 0.25)) == ["only 0.250 of the base's answers are well-formed; agents need 0.98"]
-    assert notes(scores=(0.98999,)) == ["only 0.989 of the base's answers are well-formed; agents need 0.98"]
+    assert notes(scores=(0.97999,)) == ["only 0.979 of the base's answers are well-formed; agents need 0.98"]
     assert notes(task_id="Sokoban-text-v0") == [
         "the base has learned to answer in Sokoban-text-v0, not in FrozenLake-text-v0"
     ]
@@ -188,6 +188,10 @@ def test_an_agent_is_told_if_its_base_cannot_write():
     ]
     assert notes(rendering="grid", all_renderings=False) == [
         "the base has learned to answer in rendering grid, not in both"
+    ]
+    assert notes(rendering="grid", second_rendering="both", all_renderings=False) == []
+    assert notes(own={"rendering": "positions"}) == [
+        "the base has learned to answer in rendering both, not in positions"
     ]
     assert notes(order="obs_answer_pred") == []  # answers of the mode base have no states
     assert notes(own={"mode": "worldmodel"}, order="obs_answer_pred") == [
