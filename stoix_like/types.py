@@ -2,8 +2,7 @@
 
 Data is a NamedTuple of arrays, behaviour a NamedTuple of pure functions.
 
-Axis letters used in every shape comment of this project: T time, N environments, B batch, A actions, F factors of an
-action, P particles, L tokens, E episodes.
+Axis letters: T time, N environments, B batch, A actions, F factors of an action, P particles, L tokens, E episodes.
 """
 
 from __future__ import annotations
@@ -169,12 +168,14 @@ class Pieces(NamedTuple):
         write: state -> indices into `texts` [M] int32, in the order of the text; -1 where nothing is written.
         longest: the most pieces of a state, at most M.
         most_tokens: tokens of each text -> the most of a state; None = `longest` times those of the longest text.
+        told: the last of these pieces, which answers tell of a state, as pieces by themselves; None = all of them.
     """
 
     texts: tuple[str, ...]
     write: Callable[[EnvState], Array]
     longest: int
     most_tokens: Callable[[Sequence[int]], int] | None = None
+    told: Pieces | None = None
 
 
 class Prompt(NamedTuple):
@@ -266,9 +267,8 @@ class Learner(NamedTuple):
             `update` must not make them depend on the key.
         sharded: paths of the State, such as "rollout.env_state", whose arrays are divided over the devices along their
             first axis (after the seeds), if the devices divide it; all others are replicated.
-        score: (params, items [N, ...], keys [N]) -> {name: [N]}, the evaluation of a learner without a policy. `score`
-            is one of the names, and what the best parameters are chosen by: higher is better. Each item has a key of
-            its own. `length`, if it is there, is reported as the length of an episode.
+        score: (params, items [N, ...], keys [N], one for each item) -> {name: [N]}, the evaluation of a learner without
+            a policy. The best parameters have the highest `score`. `length`, if there, is reported as an episode's.
         items: what is scored, a pytree of host arrays [E, ...].
         seeds: how several seeds are computed, in training and in evaluations: side by side by "vmap", or by "map" one
             after the other, for an `update` whose loops end at different steps.

@@ -56,7 +56,7 @@ class Dialogue(NamedTuple):
         """The most tokens of a user turn, from those of each of `texts`."""
         of_turns = lengths[: len(templates.turn_texts(self.mode, self.order))]
         around = templates.most_tokens(of_turns, is_conversation=self.is_conversation)
-        return around + self._most_state_tokens(lengths)
+        return around + _most_tokens(self.pieces, self._of_states(lengths))
 
     def most_answer_tokens(self, lengths: Sequence[int], num_actions: int) -> int:
         """The most tokens of an answer that has so many actions, from those of each of `texts`."""
@@ -65,20 +65,28 @@ class Dialogue(NamedTuple):
         spans = 0
         if self.mode == "worldmodel":
             tags += [templates.OBSERVATION, templates.OBSERVED, templates.PREDICTION, templates.PREDICTED]
-            spans = 2 * self._most_state_tokens(lengths)
+            spans = 2 * _most_tokens(self.told, self._of_states(lengths)[-len(self.told.texts) :])
         actions = num_actions * max(tokens[name] for name in self.world.grammar)
         return sum(tokens[tag] for tag in tags) + spans + actions + (num_actions - 1) * tokens[templates.SEPARATOR]
 
-    def _most_state_tokens(self, lengths: Sequence[int]) -> int:
+    @property
+    def told(self) -> Pieces:
+        """What answers tell of a state: the last of its pieces, or all."""
+        return self.pieces if self.pieces.told is None else self.pieces.told
+
+    def _of_states(self, lengths: Sequence[int]) -> Sequence[int]:
+        """Of the lengths of `texts`, those of the states' pieces."""
         first = len(templates.turn_texts(self.mode, self.order))
-        of_states = lengths[first : first + len(self.pieces.texts)]
-        if self.pieces.most_tokens is not None:
-            return self.pieces.most_tokens(of_states)
-        return self.pieces.longest * max(of_states)
+        return lengths[first : first + len(self.pieces.texts)]
 
     def write_state(self, state: EnvState) -> Array:
         """[N, M] int32, the pieces of states [N, ...]."""
         return _shifted(jax.vmap(self.pieces.write)(state), len(templates.turn_texts(self.mode, self.order)))
+
+    def write_told(self, state: EnvState) -> Array:
+        """[N, M'] int32, the pieces with which answers tell states [N, ...]."""
+        first = len(templates.turn_texts(self.mode, self.order)) + len(self.pieces.texts) - len(self.told.texts)
+        return _shifted(jax.vmap(self.told.write)(state), first)
 
     def write_turn(self, state: EnvState, facts: TurnFacts) -> Array:
         """[N, M] int32, the pieces of a user turn about states [N, ...], up to the forced beginning of the answer."""
@@ -145,6 +153,11 @@ def make_lexicon(dialogue: Dialogue, tokenizer: Tokenizer, parser: Parser) -> Le
         ends=np.array(tokenizer.ends, np.int32),
         spans=make_spans(tokenizer.token_bytes),
     )
+
+
+def _most_tokens(pieces: Pieces, lengths: Sequence[int]) -> int:
+    """The most tokens of a state, from those of each of its pieces."""
+    return pieces.longest * max(lengths) if pieces.most_tokens is None else pieces.most_tokens(lengths)
 
 
 def _shifted(pieces: Array, by: int) -> Array:

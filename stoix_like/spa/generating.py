@@ -130,7 +130,7 @@ def player(agent: Agent, *, is_random: bool = False, held_out: bool = False) -> 
     @jax.jit
     def play(level_keys: Key, keys: Key, params: NetworkParams) -> tuple[Episodes, tuple[Array, Array]]:
         episodes, world = rollout(dialogue, lexicon, rules, speaker(params), level_keys, keys, held_out=held_out)
-        pieces = dialogue.write_state(world.env_state)
+        pieces = dialogue.write_told(world.env_state)
         longest = pieces.shape[1] * lexicon.table.tokens.shape[1]
         return episodes, rendering.pack(lexicon.table, pieces, longest, at_end=False)
 

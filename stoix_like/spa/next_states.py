@@ -119,7 +119,7 @@ class NextStates:
     def _written(self, states: EnvState) -> tuple[Array, Array]:
         """(tokens [N, M], which are some) of states [N, ...]."""
         agent = self._one.agent
-        pieces = agent.dialogue.write_state(states)
+        pieces = agent.dialogue.write_told(states)
         return rendering.pack(agent.lexicon.table, pieces, agent.rules.slots.state, at_end=False)
 
     def _texts(self, states: Any) -> list[list[int]]:

@@ -179,7 +179,7 @@ class Scorer:
         begins = None if force is None else functools.partial(_told, agent, lexicon, force)
         speaker = model_speaker(*inputs, begins)
         episodes, world = rollout(agent.dialogue, lexicon, rules, speaker, level_keys, keys, held_out=True)
-        pieces = agent.dialogue.write_state(world.env_state)
+        pieces = agent.dialogue.write_told(world.env_state)
         last = rendering.pack(lexicon.table, pieces, rules.slots.state, at_end=False)
         return _Played(episodes, last, success(agent.dialogue, world)[SUCCESS])
 
@@ -208,7 +208,7 @@ def _told(
     agent: Agent, lexicon: Lexicon, succeeded: Callable[[EnvState], EnvState], env_state: EnvState
 ) -> tuple[Array, Array]:
     """(tokens [N, G], which are some) that answers begin with: the state, and that in which the task is done."""
-    states = (agent.dialogue.write_state(state) for state in (env_state, jax.vmap(succeeded)(env_state)))
+    states = (agent.dialogue.write_told(state) for state in (env_state, jax.vmap(succeeded)(env_state)))
     pieces = agent.dialogue.write_beginning(*states)
     return rendering.pack(lexicon.table, pieces, agent.rules.slots.answer, at_end=False)
 

@@ -126,21 +126,29 @@ REPLIES = {
     "answer_obs_pred": "your thoughts</think><answer>your actions</answer><observation>",
 }
 PIECES = Pieces(("left", "right!"), lambda state: jnp.full((3,), state), longest=3)
+SHOWN = Pieces(
+    ("a picture", *PIECES.texts),
+    lambda state: jnp.concatenate([jnp.zeros(1, jnp.int32), PIECES.write(state) + 1]),
+    longest=4,
+    most_tokens=lambda lengths: lengths[0] + 3 * lengths[2],
+    told=PIECES,
+)
 
 
 @pytest.mark.parametrize(
     ("mode", "order"), [("base", templates.ORDERS[0]), *(("worldmodel", order) for order in templates.ORDERS)]
 )
-@pytest.mark.parametrize("pieces", [PIECES, PIECES._replace(most_tokens=lambda lengths: 3 * lengths[1])])
+@pytest.mark.parametrize("pieces", [PIECES, PIECES._replace(most_tokens=lambda lengths: 3 * lengths[1]), SHOWN])
 def test_the_most_tokens_of_an_answer_are_those_of_its_longest_text(mode, order, pieces):
     world = TextWorld(None, {"words": pieces}, ("Up", "Further"), {mode: Prompt(())})
     dialogue = make_dialogue(world, rendering="words", mode=mode, is_conversation=False, order=order)
     lengths = [len(text) for text in dialogue.texts]
-    state = dialogue.write_state(jnp.ones(1, jnp.int32))  # "right!" three times
+    state = dialogue.write_told(jnp.ones(1, jnp.int32))  # "right!" three times
     spans = (state, state) if mode == "worldmodel" else None
     answer = dialogue.write_answer(jnp.array([[1, 1]]), spans)
     longest = "".join(dialogue.texts[piece] for piece in answer[0] if piece >= 0)
     assert "</think><answer>Further || Further</answer>" in longest
+    assert "a picture" not in longest
     assert longest.endswith("<|im_end|>")
     if mode == "worldmodel":
         places = {name: longest.index(f"<{tag}>") for name, tag in TAGS_OF_PARTS.items()}

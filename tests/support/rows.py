@@ -20,9 +20,9 @@ LEAVES |= {"mode": "worldmodel", "answer_length": 90, "batch_size": 4, "num_mini
 
 
 @functools.cache
-def played(context="single_turn", num_levels=10, answer_length=90):
+def played(context="single_turn", num_levels=10, answer_length=90, rendering_name="both"):
     """(agent, turns of random answers with their states, the levels' keys)."""
-    leaves = {"mode": "worldmodel", "answer_length": answer_length, "context": context}
+    leaves = {"mode": "worldmodel", "answer_length": answer_length, "context": context, "rendering": rendering_name}
     agent, _, lexicon = tiny_agent(tiny_world(), **leaves)
     slots, dialogue = agent.rules.slots, agent.dialogue
     speaker = random_speaker(dialogue, lexicon, slots, agent.rules.actions_per_turn)
@@ -32,7 +32,7 @@ def played(context="single_turn", num_levels=10, answer_length=90):
     @jax.jit
     def play(keys):
         episodes, world = rollout(dialogue, lexicon, rules, speaker, keys, keys)
-        pieces = dialogue.write_state(world.env_state)
+        pieces = dialogue.write_told(world.env_state)
         return episodes, rendering.pack(lexicon.table, pieces, pieces.shape[1], at_end=False)
 
     episodes, (tokens, is_valid) = jax.device_get(play(keys))

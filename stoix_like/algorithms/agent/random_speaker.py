@@ -34,7 +34,7 @@ def random_speaker(dialogue: Dialogue, lexicon: Lexicon, slots: Slots, actions_p
         actions, one, other = jax.vmap(draw)(keys)
         spans = None
         if dialogue.mode == "worldmodel":
-            spans = (dialogue.write_state(one), dialogue.write_state(other))
+            spans = (dialogue.write_told(one), dialogue.write_told(other))
         pieces = dialogue.write_answer(actions, spans)
         tokens, is_valid = rendering.pack(lexicon.table, pieces, slots.answer, at_end=False)
         was_cut = rendering.num_written(lexicon.table, pieces) > slots.answer

@@ -9,7 +9,7 @@ parts without a token are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -84,10 +84,13 @@ def take_rows(rows: Any, indices: Array, num_parts: int) -> Any:
     return jax.tree.map(take, rows)
 
 
-def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Params, dict[str, Array]]:
+def mean_gradient(
+    loss: LossSum, params: Params, parts: TokenRows, shares: Sequence[float] | None = None
+) -> tuple[Params, dict[str, Array]]:
     """(gradient, metrics) of the mean loss over all chosen tokens of a minibatch in parts [num_parts, rows, ...].
 
-    Sums over the tokens of each part are added up and divided once, so the number of parts does not matter.
+    Sums over the tokens of each part are added up and divided once, so the number of parts does not matter. `shares`
+    are those of `at_least_length`.
     """
     num_tokens = jnp.maximum(parts.is_chosen.sum(), 1).astype(jnp.float32)
     differentiate = jax.grad(loss, has_aux=True)
@@ -98,7 +101,7 @@ def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Para
         def read(packed: PackedRows) -> Any:
             return differentiate(params, part._replace(packed=packed))
 
-        found = jax.lax.cond(part.is_chosen.any(), lambda: at_least_length(part.packed, read), lambda: nothing)
+        found = jax.lax.cond(part.is_chosen.any(), lambda: at_least_length(part.packed, read, shares), lambda: nothing)
         return jax.tree.map(jnp.add, total, found), None
 
     total = jax.lax.scan(add, nothing, parts)[0]
@@ -106,10 +109,16 @@ def mean_gradient(loss: LossSum, params: Params, parts: TokenRows) -> tuple[Para
     return gradient, metrics
 
 
-def at_least_length(packed: PackedRows, read: Callable[[PackedRows], Any]) -> Any:
-    """What `read` makes of rows, cut to the least of the compiled lengths that holds them all."""
+def at_least_length(
+    packed: PackedRows, read: Callable[[PackedRows], Any], shares: Sequence[float] | None = None
+) -> Any:
+    """What `read` makes of rows, cut to the least of the compiled lengths that holds them all.
+
+    These are `shares` of the slots of a row; None = those of conversations, or of turns.
+    """
     slots = packed.tokens.shape[1]
-    shares = SHARES_OF_CONVERSATIONS if packed.before.shape[1] > 1 else SHARES_OF_TURNS
+    if shares is None:
+        shares = SHARES_OF_CONVERSATIONS if packed.before.shape[1] > 1 else SHARES_OF_TURNS
     lengths = sorted({max(1, round(share * slots)) for share in shares})
 
     def cut(length: int) -> Callable[[], Any]:

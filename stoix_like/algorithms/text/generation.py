@@ -7,6 +7,7 @@ context of all turns its turns are one row.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -50,7 +51,7 @@ class PlayedTurns(NamedTuple):
 
     Attributes:
         episodes: as `rollout` returns them, arrays of NumPy.
-        states: [N][T + 1] tokens of the state before each turn that was played, and of the last one.
+        states: [N][T + 1] tokens with which answers tell the state before each turn that was played, and the last one.
     """
 
     episodes: Episodes
@@ -58,14 +59,17 @@ class PlayedTurns(NamedTuple):
 
 
 def states_of_turns(dialogue: Dialogue, lexicon: Lexicon, episodes: Episodes, last: Sequence[list[int]]) -> PlayedTurns:
-    """The episodes with their states: those that the world has told, and after the last turn `last` [N]."""
+    """The episodes with their states, as answers tell them: those of their turns, and after the last one `last` [N]."""
     num_world, states = episodes.tokens.shape[-1] - episodes.log_prob.shape[-1], []
     begin, end = (_piece(dialogue, lexicon, text) for text in (templates.BEFORE_STATE, templates.AFTER_STATE))
+    shown = dialogue.pieces.texts[: len(dialogue.pieces.texts) - len(dialogue.told.texts)]
+    untold = {token for text in shown for token in _piece(dialogue, lexicon, text)}
     for row, played in enumerate(episodes.turns.was_played):
         told = []
         for turn in np.flatnonzero(played):
             is_valid = episodes.is_valid[row, turn, :num_world]
-            told.append(_between(episodes.tokens[row, turn, :num_world][is_valid].tolist(), begin, end))
+            state = _between(episodes.tokens[row, turn, :num_world][is_valid].tolist(), begin, end)
+            told.append(list(itertools.dropwhile(untold.__contains__, state)))
         states.append([*told, last[row]])
     return PlayedTurns(episodes, states)
 

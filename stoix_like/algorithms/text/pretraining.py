@@ -7,7 +7,6 @@ are well-formed and its actions are random. Modes and renderings take turns, an 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -102,15 +101,12 @@ def make_agents(world: TextWorld, tokenizer: Tokenizer, config: PretrainConfig) 
     """The agents of all modes and renderings that are learned, the configuration's own first."""
     own, section = config.agent, config.pretrain
     modes = world.prompts if section.all_modes else (own.mode,)
-    names: list[str] = [own.rendering, *([section.second_rendering] if section.second_rendering else [])]
-    names += [name for name in ALL_RENDERINGS if section.all_renderings and name in world.pieces]
-    renderings = dict.fromkeys(names)
-    pairs = sorted(
-        ((mode, rendering) for mode in modes for rendering in renderings),
-        key=lambda pair: pair != (own.mode, own.rendering),
-    )
+    renderings = {own.rendering, *(ALL_RENDERINGS if section.all_renderings else ())}
+    pairs: list[tuple[str, str]] = [(own.mode, own.rendering)]
+    pairs += [(mode, rendering) for mode in modes for rendering in world.pieces if rendering in renderings]
+    pairs += [(own.mode, section.second_rendering)] if section.second_rendering else []
     agents = []
-    for mode, rendering in pairs:
+    for mode, rendering in dict.fromkeys(pairs):
         leaves: dict[str, Any] = {"mode": mode, "rendering": rendering, "group_size": 1}
         if (mode, rendering) != (own.mode, own.rendering):
             leaves |= {"answer_length": None, "state_length": None}  # the configured ones are of its own
@@ -140,62 +136,89 @@ def init(setup: Setup, hyper: PretrainHyper, num_episodes: int, key: Key) -> Pre
     )
 
 
-class _Learning(NamedTuple):
-    params: NetworkParams
-    optimizer: OptimizerState
-
-
 def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
-    """(the state one update later, metrics): random play in one mode and rendering, and gradient steps on it."""
-    hyper = state.hyper
+    """(the state one update later, metrics): random play in one mode and rendering, and gradient steps on it.
+
+    Rows of agents whose prompts are equally long are made equally long as well, and read by one program.
+    """
+    hyper, index = state.hyper, state.step % len(setup.agents)
     factor = linear_decay(setup.decays_rates, state.step, hyper.num_updates)
     factor *= jnp.minimum(1.0, (state.step + 1) / jnp.maximum(hyper.warmup_updates, 1.0))
-    branches: list[Callable[[], tuple[_Learning, Metrics, Array]]] = [
-        functools.partial(_learn, setup, agent, state, lexicon, factor)
-        for agent, lexicon in zip(setup.agents, state.lexicons, strict=True)
-    ]
-    learning, metrics, num_tokens = jax.lax.switch(state.step % len(branches), branches)
+    lengths = [agent.rules.slots.prompt for agent in setup.agents]
+    groups = [[n for n, length in enumerate(lengths) if length == of_group] for of_group in sorted(set(lengths))]
+
+    def learn(group: list[int]) -> tuple[_Learning, Metrics, Array]:
+        sizes = [setup.agents[n].rules.slots for n in group]
+        longest, most = max(slots.per_row for slots in sizes), max(slots.answer for slots in sizes)
+        plays = [functools.partial(_play, setup.agents[n], state, state.lexicons[n], longest, most) for n in group]
+        place = jnp.array([group.index(n) if n in group else 0 for n in range(len(lengths))])[index]
+        rows, metrics = jax.lax.switch(place, plays)
+        prompt = jnp.stack([state.lexicons[n].prompt for n in group])[place]
+        learning, of_steps = _fit(setup, state, prompt, rows, factor)
+        return learning, metrics | of_steps, rows.is_chosen.sum()
+
+    of_agent = jnp.array([next(n for n, group in enumerate(groups) if agent in group) for agent in range(len(lengths))])
+    learning, metrics, num_tokens = jax.lax.switch(
+        of_agent[index], [functools.partial(learn, group) for group in groups]
+    )
     trained = state.trained.plus(num_tokens)
     metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
     after = state._replace(params=learning.params, optimizer=learning.optimizer, trained=trained, step=state.step + 1)
     return after, metrics
 
 
-def _learn(
-    setup: Setup, agent: Agent, state: PretrainState, lexicon: Lexicon, factor: Array
-) -> tuple[_Learning, Metrics, Array]:
-    """(what was learned, metrics, number of tokens) of the episodes of one update."""
-    slots = agent.rules.slots
-    speaker = random_speaker(agent.dialogue, lexicon, slots, agent.rules.actions_per_turn)
+class _Learning(NamedTuple):
+    params: NetworkParams
+    optimizer: OptimizerState
+
+
+def _play(
+    agent: Agent, state: PretrainState, lexicon: Lexicon, row_length: int, answer_length: int
+) -> tuple[TokenRows, Metrics]:
+    """(rows of random play with so many slots, and so many of their answers, metrics)."""
+    speaker = random_speaker(agent.dialogue, lexicon, agent.rules.slots, agent.rules.actions_per_turn)
     levels, keys = group_keys(role_key(state.key, "agent", state.step), state.groups)
     episodes, _ = rollout(agent.dialogue, lexicon, agent.rules, speaker, levels, keys)
-    rows = _rows(agent, episodes)
+    metrics = {
+        "actor/episodes_count": jnp.float32(episodes.tokens.shape[0]),
+        "actor/episode_length_sum": episodes.turns.was_played.sum().astype(jnp.float32),
+    }
+    return _rows(agent, episodes, row_length, answer_length), metrics
+
+
+def _fit(
+    setup: Setup, state: PretrainState, prompt: Array, rows: TokenRows, factor: Array
+) -> tuple[_Learning, Metrics]:
+    """(what was learned, means of metrics) of gradient steps on the rows of one update."""
     num_episodes, num_rows = state.groups.shape[0], rows.chosen.shape[0]
     num_shards = num_logical_shards(num_episodes, num_rows // num_episodes, setup.num_steps * setup.num_parts)
     shuffle = role_key(state.key, "shuffle", state.step)
     dealt = batches.dealt_rows(shuffle, rows.packed.length, num_shards, setup.num_steps)
-    is_kernel, hyper = kernels(state.params), state.hyper
+    model, is_kernel, hyper = setup.agents[0].model, kernels(state.params), state.hyper
+    shares = batches.SHARES_OF_CONVERSATIONS if len(setup.agents) > 1 else None  # rows of modes differ in length
 
     def loss(params: NetworkParams, part: TokenRows) -> tuple[Array, Metrics]:
-        return supervised_loss_sum(agent.model, lexicon.prompt, params, part.packed, part.chosen, part.is_chosen)
+        return supervised_loss_sum(model, prompt, params, part.packed, part.chosen, part.is_chosen)
 
     def step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
         parts = batches.take_rows(rows, indices, setup.num_parts)
-        gradient, metrics = batches.mean_gradient(loss, learning.params, parts)
+        gradient, metrics = batches.mean_gradient(loss, learning.params, parts, shares)
         found = apply_gradients(*learning, gradient, hyper, factor, hyper.weight_decay, is_kernel)
         return _Learning(*found), metrics
 
     learning, every = jax.lax.scan(step, _Learning(state.params, state.optimizer), dealt)
-    metrics = jax.tree.map(jnp.mean, every)
-    turns = episodes.turns
-    metrics["actor/episodes_count"] = jnp.float32(episodes.tokens.shape[0])
-    metrics["actor/episode_length_sum"] = turns.was_played.sum().astype(jnp.float32)
-    return learning, metrics, episodes.is_chosen.sum()
+    return learning, jax.tree.map(jnp.mean, every)
 
 
-def _rows(agent: Agent, episodes: Episodes) -> TokenRows:
+def _rows(agent: Agent, episodes: Episodes, row_length: int, answer_length: int) -> TokenRows:
     """The rows of episodes, of which every written token is learned."""
     packed = pack_rows(agent.rules.slots, episodes.tokens, episodes.is_valid)
-    nothing, no = jnp.zeros(packed.before.shape), jnp.zeros(packed.before.shape, bool)
-    chosen, is_chosen = (x.reshape(packed.before.shape) for x in (episodes.chosen, episodes.is_chosen))
+    shape = packed.before.shape
+
+    def wide(x: Array, slots: int) -> Array:
+        return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, slots - x.shape[-1])])
+
+    packed = packed._replace(tokens=wide(packed.tokens, row_length), before=wide(packed.before, answer_length))
+    chosen, is_chosen = (wide(x.reshape(shape), answer_length) for x in (episodes.chosen, episodes.is_chosen))
+    nothing, no = jnp.zeros(chosen.shape), jnp.zeros(chosen.shape, bool)
     return TokenRows(packed, chosen, is_chosen, nothing, nothing, nothing, nothing, is_answer=no, reference=nothing)

@@ -16,7 +16,7 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.spa.arms import GENERATE, STAGE_NAMES
 from stoix_like.spa.folders import RUN, Layout
 
-PRESETS = ("smoke", "frozen_lake", "sokoban")
+PRESETS = ("smoke", "frozen_lake", "frozen_lake_6x6", "sokoban")
 #: Fewer updates than the presets have, and no evaluations while a stage trains; all sizes are theirs.
 SHORT = {
     "pretrain_updates": 24,

@@ -12,8 +12,8 @@ from stoix_like.config.sections.leaves import LEARNING, MACHINE, SCORING, SHAPE,
 class AgentSectionConfig:
     """What the agent sees and may do, and in how many tokens."""
 
-    rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
-        "both", "how states are written; positions = FrozenLake without holes", SHAPE
+    rendering: Literal["grid", "coordinates", "both", "positions", "grid_positions"] = leaf(
+        "both", "how states are written", SHAPE
     )
     mode: Literal["base", "worldmodel"] = leaf(
         "base", "what answers consist of; worldmodel = with the state and a prediction of the next one", SHAPE
@@ -131,8 +131,8 @@ class PretrainSectionConfig:
 
     all_modes: bool = leaf(True, "both modes in equal parts; false = the agent's", SHAPE)
     all_renderings: bool = leaf(True, "grid, coordinates and both in equal parts; false = the agent's", SHAPE)
-    second_rendering: Literal["grid", "coordinates", "both", "positions"] | None = leaf(
-        None, "one more, in equal parts with these", SHAPE
+    second_rendering: Literal["grid", "coordinates", "both", "positions", "grid_positions"] | None = leaf(
+        None, "one more, in the agent's mode", SHAPE
     )
     gradient_steps: int = leaf(
         1, "of an update, each on a share of its rows; after several PPO learned worse", SHAPE, low=1

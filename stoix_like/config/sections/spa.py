@@ -23,7 +23,7 @@ class PipelineSectionConfig:
         "spa; vanilla = baseline = PPO alone; state = the same, seeing rendering; masked = fine-tuned on all but"
         " states; belief = on the states it imagined; plain_ppo = without language",
     )
-    vanilla_rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
+    vanilla_rendering: Literal["grid", "coordinates", "both", "positions", "grid_positions"] = leaf(
         "grid", "how the arm vanilla sees states"
     )
     baseline_mode: Literal["base", "worldmodel"] = leaf("base", "answers of the arms that are not fine-tuned")
@@ -44,8 +44,8 @@ class WorldSectionConfig:
 class SPAAgentConfig:
     """What the agent sees and may do, in all stages."""
 
-    rendering: Literal["grid", "coordinates", "both", "positions"] = leaf(
-        "coordinates", "how states are written; positions = FrozenLake without holes"
+    rendering: Literal["grid", "coordinates", "both", "positions", "grid_positions"] = leaf(
+        "coordinates", "how states are written: docs/spa.md#arms"
     )
     order: Literal["obs_pred_answer", "obs_answer_pred", "answer_obs_pred"] = leaf(
         "obs_pred_answer", "of the parts of answers in the mode worldmodel: state, prediction, actions"

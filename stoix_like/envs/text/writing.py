@@ -3,7 +3,8 @@
 "grid" has the symbols of the world's own `render`. A blank stands before each of them, and the line break belongs to
 the last one of a row, so that byte-pair tokenizers find the same tokens in the pieces as in the whole text.
 "coordinates" is the sentence of `render` without commas between cells, and "both" is one after the other. "positions",
-of FrozenLake alone, leaves out of that sentence the holes, and has the player's own symbol.
+of FrozenLake alone, leaves out of that sentence the holes, and has the player's own symbol. "grid_positions", of
+FrozenLake and Sokoban, is the grid and a sentence of what moves and of where it should come; answers tell the latter.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def lake_pieces(size: int) -> dict[str, Pieces]:
     found = _renderings(
         _grid(LAKE_SYMBOLS, LAKE_SYMBOLS, size**2, _lake_symbols), _sentence(cells, [player, holes, goal])
     )
-    return found | {"positions": _sentence(cells._replace(none=None), [where, goal])}
+    positions = _sentence(cells._replace(none=None), [where, goal])
+    return found | {
+        "positions": positions,
+        "grid_positions": _joined(found["grid"], positions)._replace(told=positions),
+    }
 
 
 def room_pieces(num_rows: int, num_cols: int, num_boxes: int) -> dict[str, Pieces]:
@@ -59,7 +64,8 @@ def room_pieces(num_rows: int, num_cols: int, num_boxes: int) -> dict[str, Piece
             (" ; target (O) is at",), 2 * num_boxes, lambda state: inside.at(_marked(state.room.targets, num_boxes))
         ),
     ]
-    return _renderings(_grid(ROOM_SYMBOLS, "#", num_rows * num_cols, _room_symbols), _sentence(inside, clauses))
+    found = _renderings(_grid(ROOM_SYMBOLS, "#", num_rows * num_cols, _room_symbols), _sentence(inside, clauses))
+    return found | {"grid_positions": found["both"]._replace(told=found["coordinates"])}
 
 
 def sudoku_pieces(num_empty: int) -> dict[str, Pieces]:
@@ -70,6 +76,12 @@ def sudoku_pieces(num_empty: int) -> dict[str, Pieces]:
 
 
 def _renderings(grid: Pieces, coordinates: Pieces) -> dict[str, Pieces]:
+    return {"grid": grid, "coordinates": coordinates, "both": _joined(grid, coordinates)}
+
+
+def _joined(grid: Pieces, coordinates: Pieces) -> Pieces:
+    """One after the other. No text is in both."""
+
     def write(state: EnvState) -> Array:
         after = coordinates.write(state)
         return jnp.concatenate([grid.write(state), jnp.where(after < 0, -1, after + len(grid.texts))])
@@ -79,8 +91,7 @@ def _renderings(grid: Pieces, coordinates: Pieces) -> dict[str, Pieces]:
         return _most(grid, lengths[:first]) + _most(coordinates, lengths[first:])
 
     texts, longest = (*grid.texts, *coordinates.texts), grid.longest + coordinates.longest
-    both = Pieces(texts, write, longest, most_tokens)  # no text is in both
-    return {"grid": grid, "coordinates": coordinates, "both": both}
+    return Pieces(texts, write, longest, most_tokens)
 
 
 def _most(pieces: Pieces, lengths: Sequence[int]) -> int:

@@ -20,23 +20,23 @@ def rows_of(context="single_turn", seed=0, **rules):
     return make_rows(agent.rules.slots, TOKENIZER.token_bytes, turns, GenerationRules(**rules), rng)
 
 
-def text_of(state):
+def text_of(state, rendering="both"):
     """A state as its world writes it, by pieces."""
-    pieces = tiny_world().pieces["both"]
+    pieces = tiny_world().pieces[rendering]
     return "".join(pieces.texts[piece] for piece in np.asarray(pieces.write(state)) if piece >= 0)
 
 
-def states_by_hand(level_key, answers):
+def states_by_hand(level_key, answers, rendering="both"):
     """The texts of the states before each answer of an episode, and after the last one."""
     env = tiny_world().env
     reset, step = jax.jit(env.reset), jax.jit(env.step)
     state, timestep = reset(level_key)
-    found = [text_of(state)]
+    found = [text_of(state, rendering)]
     for answer in answers:
         for name in re.search("<answer>(.*)</answer>", answer)[1].split(" || "):
             if not timestep.last():
                 state, timestep = step(state, MOVES.index(name))
-        found.append(text_of(state))
+        found.append(text_of(state, rendering))
     return found
 
 
@@ -65,6 +65,29 @@ def test_the_states_of_every_row_are_those_of_the_world(context):
             assert parts(answer) == [wanted[turn], wanted[turn + 1]]
             seen += 1
     assert seen > 10
+
+
+def test_where_turns_show_the_grid_too_answers_tell_the_sentence_alone():
+    """In the grid and the sentence stand the same signs, so that the one has to be told from the other."""
+    agent, turns, keys = played(rendering_name="grid_positions", answer_length=None)
+    rng = np.random.default_rng(0)
+    rows, trajectory, counts = make_rows(agent.rules.slots, TOKENIZER.token_bytes, turns, GenerationRules(), rng)
+    assert (counts.too_long, counts.indivisible, counts.untagged) == (0, 0, 0)
+    num_state, seen = agent.rules.slots.state, 0
+    for episode in np.unique(trajectory):
+        tokens, valid = (x[trajectory == episode, 0] for x in rows)
+        texts = [TOKENIZER.to_text(t[v]) for t, v in zip(tokens, valid, strict=True)]
+        answers = [TOKENIZER.to_text(t[num_state:][v[num_state:]]) for t, v in zip(tokens, valid, strict=True)]
+        if len(answers) < turns.episodes.turns.was_played[episode].sum():
+            continue
+        wanted = states_by_hand(keys[episode], answers, "positions")
+        shown = states_by_hand(keys[episode], answers, "grid_positions")
+        for turn, answer in enumerate(answers):
+            assert parts(answer) == [wanted[turn], wanted[turn + 1]]
+            assert f"State:\n{shown[turn]}You have" in texts[turn]
+            assert "\n" not in wanted[turn][:-1]
+            seen += 1
+    assert seen > 5
 
 
 def test_all_but_the_states_is_as_it_was_sampled():

@@ -59,7 +59,7 @@ def test_rows_that_cannot_be_dealt_out_equally_are_refused():
         ({"second_rendering": "positions"}, ["coordinates", "positions"]),
         ({"second_rendering": "coordinates"}, ["coordinates"]),
         ({"all_renderings": True}, ["coordinates", "grid", "both"]),
-        ({"all_renderings": True, "second_rendering": "positions"}, ["coordinates", "positions", "grid", "both"]),
+        ({"all_renderings": True, "second_rendering": "positions"}, ["coordinates", "grid", "both", "positions"]),
         ({"rendering": "positions", "all_renderings": True}, ["positions", "grid", "coordinates", "both"]),
     ],
 )
@@ -71,7 +71,36 @@ def test_a_base_sees_its_own_rendering_first_and_those_that_are_asked_for(leaves
     assert [names[id(agent.dialogue.pieces)] for agent in found] == seen
 
 
+def test_the_second_rendering_is_of_its_own_mode():
+    config = sl.pretrain_config(**LEAVES | {"rendering": "positions", "second_rendering": "grid", "all_modes": True})
+    world, tokenizer = agents.make_text_world(make_env(config.environment), config.agent), agents.make_tokenizer()
+    names = {id(pieces): name for name, pieces in world.pieces.items()}
+    found = [
+        (one.dialogue.mode, names[id(one.dialogue.pieces)]) for one in pretraining.make_agents(world, tokenizer, config)
+    ]
+    assert found == [("base", "positions"), ("worldmodel", "positions"), ("base", "grid")]
+
+
 def test_a_rendering_that_the_world_has_not_is_refused():
     leaves = LEAVES | {"task_id": "Sokoban-text-v0", "kwargs": {}, "second_rendering": "positions"}
     with pytest.raises(ConfigError, match="positions"):
         build("pretrain", sl.pretrain_config(**leaves))
+
+
+def test_rows_of_all_modes_and_renderings_teach_what_they_teach_alone():
+    """Made equally long and read by one program, they give the gradients that they give by themselves."""
+    leaves = LEAVES | {"all_modes": True, "rendering": "both", "second_rendering": "grid", "answer_length": None}
+    config = sl.pretrain_config(**leaves)
+    world, tokenizer = agents.make_text_world(make_env(config.environment), config.agent), agents.make_tokenizer()
+    learner = pretraining.make(world, tokenizer, config)
+    every = pretraining.make_agents(world, tokenizer, config)
+    assert len({agent.rules.slots for agent in every}) == len(every) == 3
+    state, update = jax.jit(learner.init)(jax.random.key(0)), jax.jit(learner.update)
+    for number, agent in enumerate(every):
+        alone = pretraining.Setup((agent,), num_steps=1, num_parts=1, decays_rates=True)
+        one = state._replace(lexicons=(state.lexicons[number],))
+        wanted, of_wanted = jax.jit(functools.partial(pretraining.update, alone))(one)
+        state, metrics = update(state)
+        assert metrics["trainer/trained_tokens_max"] == of_wanted["trainer/trained_tokens_max"]
+        np.testing.assert_allclose(metrics["trainer/loss"], of_wanted["trainer/loss"], rtol=1e-5)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), state.params, wanted.params)

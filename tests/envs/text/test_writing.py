@@ -97,8 +97,8 @@ def without_holes(grid, sentence):
 def written(name):
     """(states of an environment above, {rendering: their pieces [384, M]})."""
     world = world_of(name)
-    lakes = ["positions"] if name.startswith("lake") else []
-    assert list(world.pieces) == ["grid", "coordinates", "both", *lakes]
+    further = {"lake": ["positions", "grid_positions"], "room": ["grid_positions"]}
+    assert list(world.pieces) == ["grid", "coordinates", "both", *further.get(name.split()[0], [])]
 
     @jax.jit
     def play(key):
@@ -112,7 +112,9 @@ def written(name):
 def test_pieces_are_the_grid_of_render_and_a_sentence_of_cells(name):
     world, (states, indices) = world_of(name), written(name)
     in_grid, in_coordinates = LENGTHS[name]
-    lengths = {"grid": in_grid, "coordinates": in_coordinates, "both": in_grid + in_coordinates, "positions": 7}
+    in_positions = 7 if name.startswith("lake") else in_coordinates
+    lengths = {"grid": in_grid, "coordinates": in_coordinates, "both": in_grid + in_coordinates}
+    lengths |= {"positions": in_positions, "grid_positions": in_grid + in_positions}
     for rendering, length in ((name, lengths[name]) for name in world.pieces):
         assert (indices[rendering].shape, indices[rendering].dtype) == ((384, length), np.int32)
         assert (indices[rendering] >= 0).sum(axis=1).max() <= world.pieces[rendering].longest <= length
@@ -120,8 +122,8 @@ def test_pieces_are_the_grid_of_render_and_a_sentence_of_cells(name):
         state = jax.tree.map(lambda x, n=n: x[n], states)
         grid, cells = spaced(world.env.render(state), state), sentence(state)
         texts = {"grid": grid, "coordinates": cells, "both": grid + cells}
-        if name.startswith("lake"):
-            texts["positions"] = without_holes(grid, cells)
+        texts["positions"] = without_holes(grid, cells) if name.startswith("lake") else cells
+        texts["grid_positions"] = grid + texts["positions"]
         for rendering, expected in ((name, texts[name]) for name in world.pieces):
             assert joined(world.pieces[rendering], indices[rendering][n]) == expected
 
