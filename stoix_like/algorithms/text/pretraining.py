@@ -145,22 +145,11 @@ def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
     factor = linear_decay(setup.decays_rates, state.step, hyper.num_updates)
     factor *= jnp.minimum(1.0, (state.step + 1) / jnp.maximum(hyper.warmup_updates, 1.0))
     lengths = [agent.rules.slots.prompt for agent in setup.agents]
-    groups = [[n for n, length in enumerate(lengths) if length == of_group] for of_group in sorted(set(lengths))]
-
-    def learn(group: list[int]) -> tuple[_Learning, Metrics, Array]:
-        sizes = [setup.agents[n].rules.slots for n in group]
-        longest, most = max(slots.per_row for slots in sizes), max(slots.answer for slots in sizes)
-        plays = [functools.partial(_play, setup.agents[n], state, state.lexicons[n], longest, most) for n in group]
-        place = jnp.array([group.index(n) if n in group else 0 for n in range(len(lengths))])[index]
-        rows, metrics = jax.lax.switch(place, plays)
-        prompt = jnp.stack([state.lexicons[n].prompt for n in group])[place]
-        learning, of_steps = _fit(setup, state, prompt, rows, factor)
-        return learning, metrics | of_steps, rows.is_chosen.sum()
-
-    of_agent = jnp.array([next(n for n, group in enumerate(groups) if agent in group) for agent in range(len(lengths))])
-    learning, metrics, num_tokens = jax.lax.switch(
-        of_agent[index], [functools.partial(learn, group) for group in groups]
-    )
+    groups = [[n for n, length in enumerate(lengths) if length == of_group] for of_group in dict.fromkeys(lengths)]
+    where = [(g, group.index(n)) for n in range(len(lengths)) for g, group in enumerate(groups) if n in group]
+    of_group, place = jnp.array(where)[index]
+    branches = [functools.partial(_learn, setup, state, factor, group, place) for group in groups]
+    learning, metrics, num_tokens = jax.lax.switch(of_group, branches)
     trained = state.trained.plus(num_tokens)
     metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
     after = state._replace(params=learning.params, optimizer=learning.optimizer, trained=trained, step=state.step + 1)
@@ -170,6 +159,22 @@ def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
 class _Learning(NamedTuple):
     params: NetworkParams
     optimizer: OptimizerState
+
+
+def _learn(
+    setup: Setup, state: PretrainState, factor: Array, group: list[int], place: Array
+) -> tuple[_Learning, Metrics, Array]:
+    """(what was learned, metrics, number of tokens) of an update of the agent at a place in a group.
+
+    The prompts of a group are equally long.
+    """
+    slots = [setup.agents[n].rules.slots for n in group]
+    sizes = max(one.per_row for one in slots), max(one.answer for one in slots)
+    plays = [functools.partial(_play, setup.agents[n], state, state.lexicons[n], *sizes) for n in group]
+    rows, metrics = jax.lax.switch(place, plays)
+    prompt = jnp.stack([state.lexicons[n].prompt for n in group])[place]
+    learning, of_steps = _fit(setup, state, prompt, rows, factor)
+    return learning, metrics | of_steps, rows.is_chosen.sum()
 
 
 def _play(

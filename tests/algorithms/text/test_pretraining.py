@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.agents import TINY
@@ -87,20 +88,25 @@ def test_a_rendering_that_the_world_has_not_is_refused():
         build("pretrain", sl.pretrain_config(**leaves))
 
 
-def test_short_rows_beside_long_ones_teach_what_they_teach_alone():
-    """Made equally long and read by one program, they give the gradient that they give by themselves."""
+@pytest.mark.parametrize("marks", [[7], [7, 5, 6]])
+def test_short_rows_beside_long_ones_teach_what_they_teach_alone(marks):
+    """Made equally long and read by one program, or by two if prompts differ in length, they give the same gradient."""
     leaves = LEAVES | {"rendering": "both", "second_rendering": "grid", "num_layers": 1}
     config = sl.pretrain_config(**leaves)
     world, tokenizer = agents.make_text_world(make_env(config.environment), config.agent), agents.make_tokenizer()
     both, grid = pretraining.make_agents(world, tokenizer, config)
+    prompt = np.append(grid.lexicon.prompt[:-1], marks).astype(np.int32)
+    slots = grid.rules.slots._replace(prompt=len(prompt))
+    grid = grid._replace(lexicon=grid.lexicon._replace(prompt=prompt), rules=grid.rules._replace(slots=slots))
     assert both.rules.slots.per_row > grid.rules.slots.per_row
-    learner = pretraining.make(world, tokenizer, config)
-    state = jax.jit(learner.init)(jax.random.key(0))._replace(step=jax.numpy.int32(1))  # the turn of the second
-    alone = pretraining.Setup((grid,), num_steps=1, num_parts=1, decays_rates=True)
-    wanted, of_wanted = jax.jit(functools.partial(pretraining.update, alone))(
-        state._replace(lexicons=state.lexicons[1:])
-    )
-    found, metrics = jax.jit(learner.update)(state)
+    beside, alone = (pretraining.Setup(some, 1, 1, decays_rates=True) for some in ((both, grid), (grid,)))
+    hyper = pretraining.make_hyper(config)
+
+    def updated(setup):
+        state = pretraining.init(setup, hyper, 6, jax.random.key(0))._replace(step=jnp.int32(1))  # the second's turn
+        return pretraining.update(setup, state)
+
+    (found, metrics), (wanted, of_wanted) = (jax.jit(functools.partial(updated, setup))() for setup in (beside, alone))
     assert metrics["trainer/trained_tokens_max"] == of_wanted["trainer/trained_tokens_max"] > 0
     np.testing.assert_allclose(metrics["trainer/loss"], of_wanted["trainer/loss"], rtol=1e-5)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), found.params, wanted.params)
