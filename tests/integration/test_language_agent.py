@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     shown, err = script(folder, f"spa.py pretrain {SMALL} {own} --run-name base")
     assert re.search(r"format: 0\.\d{3} of the answers are well-formed; they solve 0\.\d{3} of the levels,", shown)
     assert (
-        "warning: agents learn from a model with 0.99 on; train longer with --resume runs/base --num-updates 4" in err
+        "warning: agents learn from a model with 0.98 on; train longer with --resume runs/base --num-updates 4" in err
     )
     own = "--critic separate --group-size 4 --num-shown-episodes 2"
     script(folder, f"train_agent.py {SMALL} --load-path base {own} --run-name agent")
