@@ -7,7 +7,6 @@ context of all turns its turns are one row.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -63,13 +62,13 @@ def states_of_turns(dialogue: Dialogue, lexicon: Lexicon, episodes: Episodes, la
     num_world, states = episodes.tokens.shape[-1] - episodes.log_prob.shape[-1], []
     begin, end = (_piece(dialogue, lexicon, text) for text in (templates.BEFORE_STATE, templates.AFTER_STATE))
     shown = dialogue.pieces.texts[: len(dialogue.pieces.texts) - len(dialogue.told.texts)]
-    untold = {token for text in shown for token in _piece(dialogue, lexicon, text)}
+    untold = [_piece(dialogue, lexicon, text) for text in shown]
     for row, played in enumerate(episodes.turns.was_played):
         told = []
         for turn in np.flatnonzero(played):
             is_valid = episodes.is_valid[row, turn, :num_world]
             state = _between(episodes.tokens[row, turn, :num_world][is_valid].tolist(), begin, end)
-            told.append(list(itertools.dropwhile(untold.__contains__, state)))
+            told.append(after_pieces(state, untold))
         states.append([*told, last[row]])
     return PlayedTurns(episodes, states)
 
@@ -85,6 +84,14 @@ def _between(tokens: list[int], begin: list[int], end: list[int]) -> list[int]:
     starts = [n for n in range(len(tokens)) if tokens[n : n + len(begin)] == begin]
     ends = [n for n in range(len(tokens)) if tokens[n : n + len(end)] == end]
     return tokens[starts[0] + len(begin) : ends[-1]]
+
+
+def after_pieces(tokens: list[int], pieces: Sequence[list[int]]) -> list[int]:
+    """What follows the pieces that stand first, of which the longest counts where several could stand."""
+    by_length, place = sorted(pieces, key=len, reverse=True), 0
+    while piece := next((piece for piece in by_length if tokens[place : place + len(piece)] == piece), []):
+        place += len(piece)
+    return tokens[place:]
 
 
 def make_rows(

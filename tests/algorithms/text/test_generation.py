@@ -8,7 +8,7 @@ import pytest
 from support.agents import TOKENIZER, tiny_world
 from support.rows import played
 
-from stoix_like.algorithms.text.generation import GenerationRules, make_rows, split
+from stoix_like.algorithms.text.generation import GenerationRules, after_pieces, make_rows, split
 from stoix_like.algorithms.text.world_rows import WrittenTurns
 
 MOVES = ["Left", "Down", "Right", "Up"]
@@ -88,6 +88,16 @@ def test_where_turns_show_the_grid_too_answers_tell_the_sentence_alone():
             assert "\n" not in wanted[turn][:-1]
             seen += 1
     assert seen > 5
+
+
+@pytest.mark.parametrize("num_shown", [0, 1, 16])
+def test_the_sentence_is_told_from_the_grid_where_every_byte_is_a_token(num_shown):
+    """Its first letter stands in the grid as well, as the player."""
+    shown = [list(f" {symbol}{end}".encode()) for symbol in "_OGPX" for end in ("", "\n")]
+    sentence = list(b"Player (P) is at (0,1) ; goal (G) is at (1,0) .\n")
+    grid = [token for n in range(num_shown) for token in shown[n % len(shown)]]
+    assert after_pieces(grid + sentence, shown) == sentence
+    assert after_pieces(grid + sentence, []) == grid + sentence
 
 
 def test_all_but_the_states_is_as_it_was_sampled():
