@@ -24,10 +24,11 @@ from stoix_like.runtime.stages.array_files import write_arrays
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.stages.table import StageFiles
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, PRETRAIN, SFT
 from stoix_like.spa.folders import RUN
 from stoix_like.spa.generating import check_rows
-from stoix_like.spa.pipeline import Interrupted, Pipeline, agent_of, read_params
+from stoix_like.spa.pipeline import Pipeline, agent_of, read_params
 from stoix_like.spa.scoring import PointScores, Scorer, level_set_name
 
 SCORES = "scores.npz"

@@ -36,8 +36,9 @@ from stoix_like.runtime.runs.agents import row_form
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.stages.table import StageFiles
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.spa.arms import GENERATE, PRETRAIN
-from stoix_like.spa.pipeline import Interrupted, Pipeline, StageAgent, agent_of, read_params
+from stoix_like.spa.pipeline import Pipeline, StageAgent, agent_of, read_params
 from stoix_like.types import Array, Key, NetworkParams, role_key
 
 _MEMORY_HINT = "lower generate_groups, and raise generate_batches"

@@ -30,10 +30,6 @@ from stoix_like.types import NetworkParams, TextWorld
 TOKENIZER = "tokenizer"  # fact of a stage: the hash of the vocabulary whose tokens its parameters speak
 
 
-class Interrupted(Exception):
-    """A stage, which the text names, was stopped by a signal. What it has finished is on disk."""
-
-
 class Pipeline(NamedTuple):
     """What all stages need."""
 

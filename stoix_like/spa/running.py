@@ -20,10 +20,10 @@ from stoix_like.runtime.runs.agents import LEAST_FORMAT
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text, write_output_text
 from stoix_like.runtime.storage.lock import RunLock
-from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.runtime.training.stopping import Interrupted, stopping_on_signals
 from stoix_like.spa.arms import EVALUATE, PRETRAIN, arm_of
 from stoix_like.spa.folders import LOCK, SOURCES, Layout, Source, read_sources, write_sources
-from stoix_like.spa.pipeline import Interrupted, Pipeline
+from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.record import read_config, write_record
 from stoix_like.spa.report import spa_page
 from stoix_like.spa.stage_configs import config_problems

@@ -25,10 +25,11 @@ from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed, signed_text
 from stoix_like.runtime.training.driver import DONE
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.runtime.training.train import train
 from stoix_like.runtime.weights.parameters import PARAMETERS
 from stoix_like.spa.folders import BEGUN, RUN
-from stoix_like.spa.pipeline import TOKENIZER, Interrupted, Pipeline, tokenizer_name, write_params
+from stoix_like.spa.pipeline import TOKENIZER, Pipeline, tokenizer_name, write_params
 from stoix_like.spa.stage_configs import algorithm_of
 
 _COUNTS = {  # {fact: the metric of the last update that it is}

@@ -19,6 +19,10 @@ from stoix_like.runtime.console import signals
 STOPPING = "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint"
 
 
+class Interrupted(Exception):
+    """A stage, which the text names, was stopped by a signal. What it has finished is on disk."""
+
+
 class StopRequest:
     """Whether the run shall stop: set by a signal."""
 

@@ -15,7 +15,7 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import FILE
-from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.runtime.training.stopping import Interrupted, stopping_on_signals
 from stoix_like.selfplay.files import records
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.iterations.begin import IterationOptions, begin_iteration, check_iteration, next_iteration
@@ -24,7 +24,6 @@ from stoix_like.selfplay.iterations.report import report_lines
 from stoix_like.selfplay.iterations.steps import run_iteration, run_step
 from stoix_like.selfplay.iterations.table import files_of
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted
 
 _KEPT = {
     "selfplay": "finished shards are kept, and the games of the unfinished one are played again",

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.iterations import table
 from stoix_like.selfplay.iterations.begin import NORMAL, IterationOptions, begin_iteration, work_lock
 from stoix_like.selfplay.iterations.due import Needs, Step, due_step, is_still_due
 from stoix_like.selfplay.iterations.table import StageOptions, files_of
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.stages import restoring
 
 

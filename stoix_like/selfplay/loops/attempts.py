@@ -10,13 +10,13 @@ from typing import Any
 from stoix_like.errors import LockedError, StoixError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.storage.os_errors import storage_error
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.events import derive, kinds
 from stoix_like.selfplay.events.breaker import open_text, retry_at
 from stoix_like.selfplay.events.kinds import PipelineEvent
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.iterations import begin
 from stoix_like.selfplay.loops.services import LoopServices, Outcome
-from stoix_like.selfplay.pipeline.progress import Interrupted
 
 #: What breakers call beginning an iteration, reading the files of a game, and looking whether a plateau hook is due.
 BEGIN, LOOK, PLATEAU_HOOK = "begin", "look", "plateau_hook"

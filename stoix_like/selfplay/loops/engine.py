@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
 from stoix_like.errors import CheckpointError, RunError, StoixError
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.loops.attempts import LOOK
 from stoix_like.selfplay.loops.housekeeping import clean, clean_if_full
 from stoix_like.selfplay.loops.runner import GameRunner, Look
 from stoix_like.selfplay.loops.services import LoopServices, Outcome
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.watch.lines import iteration_line
 from stoix_like.selfplay.watch.stats import LoopState, LoopStats
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterator
 
 from stoix_like.config.sections.master_loop import LoopEvaluationConfig
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.loops.runner import GameRunner
 from stoix_like.selfplay.loops.services import LoopServices, Outcome
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.ratings import shadow, tournament
 
 RETRY_SECONDS = 300.0  # before a match that has failed is played again

@@ -17,6 +17,7 @@ from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.sections.master_loop import PlateauHookConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.events import history
 from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.files.folders import Layout
@@ -25,7 +26,6 @@ from stoix_like.selfplay.files.tuned_leaves import TuningResult, read_result, tu
 from stoix_like.selfplay.iterations import begin
 from stoix_like.selfplay.loops.attempts import failure_text
 from stoix_like.selfplay.pipeline.game_bounds import check_bounds
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.tuning import registry
 from stoix_like.selfplay.tuning.context import PlateauContext
 

@@ -7,13 +7,9 @@ import time
 
 from stoix_like.runtime.console.messages import HEARTBEAT_SECONDS, Heartbeat
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.runtime.training.stopping import StopRequest
+from stoix_like.runtime.training.stopping import Interrupted, StopRequest
 
 _SECONDS_ON_A_TERMINAL = 1.0
-
-
-class Interrupted(Exception):
-    """A stage, which the text names, was stopped by a signal. What it has finished is on disk."""
 
 
 class Progress:

@@ -19,6 +19,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.files import lost_shards, stage_leaves
 from stoix_like.selfplay.files.folders import Layout, shard_number
 from stoix_like.selfplay.files.iteration_start import read_start
@@ -27,7 +28,7 @@ from stoix_like.selfplay.files.stored import HASH_DIGITS, StoredShard, link, uns
 from stoix_like.selfplay.pipeline.candidates import self_player
 from stoix_like.selfplay.pipeline.foreign import foreign_sources
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.stages import selfplay
 
 #: Packages that games depend on. Where all are the same, the same games may come out again; their hash decides.

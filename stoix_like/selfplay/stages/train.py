@@ -34,6 +34,7 @@ from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import CONTINUE, Callback, RunClock
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.runtime.training.train import train
 from stoix_like.selfplay.files import manifests
 from stoix_like.selfplay.files.folders import PARAMETERS, VALIDATION_FILE, WINDOW_FILE
@@ -41,7 +42,7 @@ from stoix_like.selfplay.files.iteration import IterationFiles
 from stoix_like.selfplay.files.shards import check_format
 from stoix_like.selfplay.pipeline.candidates import write_candidate
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.pipeline.run_configs import run_config
 from stoix_like.selfplay.stages import export
 from stoix_like.selfplay.stages.export import samples_of

@@ -9,6 +9,7 @@ from support.loops import FakeClock, make_services
 
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import RunError
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.events.database import Database
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.loops import engine
@@ -16,7 +17,6 @@ from stoix_like.selfplay.loops.attempts import Attempts
 from stoix_like.selfplay.loops.engine import LoopEngine, LoopLimits, Pause, Task
 from stoix_like.selfplay.loops.runner import GameRunner
 from stoix_like.selfplay.loops.services import Outcome
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.watch.stats import LoopState
 
 RAN, FAILED = Outcome("ran", "sync"), Outcome("failed", "train", "no memory")

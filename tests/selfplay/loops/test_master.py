@@ -13,6 +13,7 @@ from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.files.tuned_leaves import RESULT
@@ -21,7 +22,6 @@ from stoix_like.selfplay.loops import plateau
 from stoix_like.selfplay.loops.evaluations import RETRY_SECONDS, ReportMatches
 from stoix_like.selfplay.loops.game_shares import GameShares
 from stoix_like.selfplay.loops.services import StageLimits
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.ratings import shadow
 from stoix_like.selfplay.ratings.lineage import read_ancestry
 from stoix_like.selfplay.ratings.shadow import SHADOW

@@ -13,6 +13,7 @@ from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.master_loop import PlateauHookConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.events.cadence import Cadence
 from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.files.iteration_start import read_start
@@ -20,7 +21,6 @@ from stoix_like.selfplay.files.tuned_leaves import RESULT, TuningResult, read_re
 from stoix_like.selfplay.iterations import begin
 from stoix_like.selfplay.loops import plateau
 from stoix_like.selfplay.loops.plateau import due_iteration, run_plateau_hook
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.tuning import registry
 
 WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau

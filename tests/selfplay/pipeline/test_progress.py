@@ -5,8 +5,8 @@ import time
 import pytest
 
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.runtime.training.stopping import StopRequest
-from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.runtime.training.stopping import Interrupted, StopRequest
+from stoix_like.selfplay.pipeline.progress import Progress
 
 
 def test_compilation_and_earlier_processes_do_not_count_for_the_rate(monkeypatch):

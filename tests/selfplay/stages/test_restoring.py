@@ -11,6 +11,7 @@ from support.pipelines import changed, digests, moved, restored, small_config, w
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.files import lost_shards, stored
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.lost_shards import read_lost
@@ -19,7 +20,7 @@ from stoix_like.selfplay.iterations import begin, due
 from stoix_like.selfplay.iterations.begin import IterationOptions, begin_iteration
 from stoix_like.selfplay.iterations.steps import run_iteration, run_step
 from stoix_like.selfplay.iterations.table import files_of
-from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.stages import export, restoring, selfplay
 from stoix_like.selfplay.watch import status, status_text
 

@@ -16,10 +16,10 @@ from stoix_like.config.sections.master_loop import PlateauHookConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.iterations.table import files_of
 from stoix_like.selfplay.loops.plateau import run_plateau_hook
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.stages import export, train
 from stoix_like.selfplay.tuning import architecture_search, rate_sweep, window_training
 from stoix_like.selfplay.tuning.context import PlateauContext
