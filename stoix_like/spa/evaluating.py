@@ -19,6 +19,7 @@ from stoix_like.evaluation.statistics import bounded_interval
 from stoix_like.ops.pass_at_k import pass_at_k
 from stoix_like.runtime.evaluators.policies import select_policy
 from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import write_arrays
 from stoix_like.runtime.stages.manifest import Manifest
@@ -26,7 +27,6 @@ from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, PRETRAIN, SFT
-from stoix_like.spa.folders import RUN
 from stoix_like.spa.generating import check_rows
 from stoix_like.spa.pipeline import Pipeline, agent_of, read_params
 from stoix_like.spa.scoring import PointScores, Scorer, level_set_name

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import FILE, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed, signed_text
 from stoix_like.spa.arms import STAGE_NAMES
 
-CONFIG, SOURCES, LOCK, RUN, BEGUN = "config.yaml", "sources.json", ".lock", "run", "begun.json"
+CONFIG, SOURCES, LOCK, BEGUN = "config.yaml", "sources.json", ".lock", "begun.json"
 REPORT = "report.html"
 
 

@@ -13,11 +13,12 @@ from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.results.series import RunRecord, read_started_run
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.table import StageFiles, is_done
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, SFT, STAGE_NAMES, arm_of
-from stoix_like.spa.folders import RUN, Layout, read_sources
+from stoix_like.spa.folders import Layout, read_sources
 from stoix_like.spa.table import stages_of_arm
 
 RESULTS, KIND = "results.json", "stoix_like.spa"

@@ -55,7 +55,7 @@ class Group(NamedTuple):
 
 def spa_page(records: Sequence[Record]) -> str:
     """The page. Raises ConfigError if arms are of different worlds or levels, or a seed comes twice."""
-    groups = _groups(records)
+    groups = groups_of(records)
     world = records[0]["world"]
     parts = [
         tag("h1", f"SPA on {world['task_id']}"),
@@ -81,7 +81,8 @@ def spa_page(records: Sequence[Record]) -> str:
     return page(f"SPA on {world['task_id']}", *parts)
 
 
-def _groups(records: Sequence[Record]) -> list[Group]:
+def groups_of(records: Sequence[Record]) -> list[Group]:
+    """The records by arm. Raises ConfigError if worlds, levels or settings differ, or a seed comes twice."""
     first = records[0]
     groups: dict[str, Group] = {}
     for record in records:

@@ -19,6 +19,7 @@ from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import agents
 from stoix_like.runtime.runs.build import ALGORITHMS, build
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, refuse_changed_settings, run_stage
 from stoix_like.runtime.stages.table import StageFiles
@@ -28,7 +29,7 @@ from stoix_like.runtime.training.driver import DONE
 from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.runtime.training.train import train
 from stoix_like.runtime.weights.parameters import PARAMETERS
-from stoix_like.spa.folders import BEGUN, RUN
+from stoix_like.spa.folders import BEGUN
 from stoix_like.spa.pipeline import TOKENIZER, Pipeline, tokenizer_name, write_params
 from stoix_like.spa.stage_configs import algorithm_of
 

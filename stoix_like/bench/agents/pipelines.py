@@ -12,9 +12,10 @@ from typing import NamedTuple
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.results.series import read_run
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.spa.arms import GENERATE, STAGE_NAMES
-from stoix_like.spa.folders import RUN, Layout
+from stoix_like.spa.folders import Layout
 
 PRESETS = ("smoke", "frozen_lake", "frozen_lake_6x6", "sokoban")
 #: Fewer updates than the presets have, and no evaluations while a stage trains; all sizes are theirs.

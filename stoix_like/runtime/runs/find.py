@@ -20,6 +20,7 @@ from stoix_like.runtime.runs.pipeline_files import (
     champion_file,
     check_candidate,
     is_of_pipeline,
+    runs_of_stages,
 )
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
@@ -30,7 +31,7 @@ _MOST_NAMED = 5  # runs in a hint
 def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
     """`find_run`, or None if there is no such run."""
     for path in (Path(text), Path(save_dir) / text):
-        if (path / "config.yaml").is_file():
+        if (path / "config.yaml").is_file() and not runs_of_stages(path):
             return path.parent / path.readlink() if path.is_symlink() else path
     return None
 
@@ -53,7 +54,9 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
 
 
 def _pipeline_error(path: Path) -> CheckpointError | None:
-    """The error for a folder of self-play, which is no run; None for others."""
+    """The error for the folder of a pipeline, which is no run; None for others."""
+    if stages := runs_of_stages(path):
+        return CheckpointError(f"{path} is a pipeline of SPA, not a run", f"its runs are {', '.join(map(str, stages))}")
     if (path / CHAMPION).is_file():
         run, candidates = path / TRAIN, f"its candidates: {command_line('ratings', '--lineage', str(path))}"
         hint = f"its run is {run}; {candidates}" if (run / "config.yaml").is_file() else candidates

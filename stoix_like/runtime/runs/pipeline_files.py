@@ -1,4 +1,4 @@
-"""Parameters in the folder of a self-play pipeline: its champion's file, and the hash that a file there must have."""
+"""What is in the folder of a pipeline: the runs of its stages, and of self-play its champion's file with its hash."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stoix_like.runtime.weights.parameters import PARAMETERS, stored_arrays
 
 CHAMPION = "champion.json"  # in the folder of a pipeline, whose champion's parameters it names
 TRAIN, PROMOTE, ITERATIONS = "train", "promote", "iterations"  # an iteration has its candidate in `train`
+RUN = "run"  # in the folder of a stage of SPA
 PUT_BACK = f"put it back, or copy {ITERATIONS}/N/{PROMOTE}/{CHAMPION} of the iteration N that was champion last"
 
 
@@ -22,6 +23,11 @@ def is_of_pipeline(folder: Path) -> bool:
     iteration = root.parent if root.name == TRAIN else root
     is_iteration = iteration.parent.name == ITERATIONS and (iteration.parent.parent / CHAMPION).is_file()
     return is_iteration or (root / CHAMPION).is_file()
+
+
+def runs_of_stages(folder: Path) -> list[Path]:
+    """The runs of a pipeline of SPA, in the folders of its stages; none of another folder."""
+    return sorted(file.parent for file in folder.glob(f"*/{RUN}/config.yaml"))
 
 
 def champion_file(pointer: Path) -> Path:

@@ -204,6 +204,18 @@ def test_what_lies_beside_runs_is_left_out_and_one_without_configuration_is_not_
     assert f"'config' in {run / 'checkpoints' / '3' / 'meta.json'}" in caught.value.hint
 
 
+def test_a_pipeline_of_spa_is_no_run_and_its_runs_are_named(tmp_path):
+    runs = [tmp_path / "lake" / stage / "run" for stage in ("ppo", "sft")]
+    for folder in (tmp_path / "lake", *runs):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").touch()
+    for find in (find_run, find_saved):
+        with pytest.raises(CheckpointError, match="lake is a pipeline of SPA, not a run") as caught:
+            find(str(tmp_path / "lake"))
+        assert caught.value.hint == f"its runs are {runs[0]}, {runs[1]}"
+    assert find_run(str(runs[0])) == runs[0]
+
+
 def test_folders_of_self_play_are_no_runs(tmp_path):
     pipeline = tmp_path / "othello_2p"
     first = pipeline / "iterations" / "0001"
