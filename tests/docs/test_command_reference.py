@@ -3,6 +3,7 @@
 import command_reference
 import loop_tables
 import pytest
+import spa_tables
 
 from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import ConfigError
@@ -28,3 +29,8 @@ def test_every_command_stands_there_and_every_argument_says_what_it_is(name):
 def test_the_tables_of_loops_are_as_their_classes_say():
     text = loop_tables.DOCUMENT.read_text(encoding="utf-8")
     assert loop_tables.with_tables(text) == text, "run: make docs"
+
+
+def test_the_results_of_spa_are_those_of_its_records():
+    text = spa_tables.DOCUMENT.read_text(encoding="utf-8")
+    assert spa_tables.with_tables(text) == text, "run: make docs"

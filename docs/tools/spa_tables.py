@@ -1,0 +1,137 @@
+"""Writes the tables of results in docs/spa.md from the records of docs/benchmarks/spa/WORLD/ARM_SEED.json.
+
+`python docs/tools/spa_tables.py` rewrites the page in a clone; a test fails if it is out of date. A record is the
+`results.json` that `spa.py run` writes. The page marks the tables of a world:
+
+    <!-- results of spa: frozen_lake -->
+    <!-- end of results of spa: frozen_lake -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from config_table import replace_part
+
+from stoix_like.evaluation.statistics import Interval, mean_interval
+from stoix_like.runtime.console.text import DASH, interval_text, number_text
+from stoix_like.spa.record import read_record
+from stoix_like.spa.report import Group, Record, groups_of, interval_of
+
+DOCUMENT = Path(__file__).parents[1] / "spa.md"
+FOLDER = DOCUMENT.parent / "benchmarks" / "spa"
+BEGIN, END = "<!-- results of spa: {} -->", "<!-- end of results of spa: {} -->"
+_MARK = re.compile(BEGIN.format(r"(\w+)"))
+_ARMS = ("spa", "state", "vanilla", "masked", "belief", "plain_ppo")
+_SHARES = (1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)  # of the updates of PPO
+_POINTS = {"base": "pretrained", "sft": "fine-tuned", "ppo": "after PPO"}
+_COSTS = ("tokens", "seconds")
+_KNOWLEDGE = {
+    "observation_exact": "state exact",
+    "next_state_exact": "next state exact",
+    "next_state_given_answer": "given the answer",
+    "answer_consistency": "answer leads there",
+    "forced_success": "success if forced",
+    "well_formed": "well-formed",
+}
+
+
+def with_tables(text: str, folder: Path = FOLDER) -> str:
+    """The page with the tables of every marked world."""
+    for world in _MARK.findall(text):
+        part = "\n\n".join(_tables(_read(folder / world)))
+        text = replace_part(text, DOCUMENT, BEGIN.format(world), END.format(world), part)
+    return text
+
+
+def _read(folder: Path) -> list[Group]:
+    groups = groups_of([read_record(file) for file in sorted(folder.glob("*.json"))])
+    return sorted(groups, key=lambda group: _ARMS.index(group.arm))
+
+
+def _tables(groups: Sequence[Group]) -> Iterator[str]:
+    updates = [round(share * groups[0].records[0]["settings"]["ppo_updates"]) for share in _SHARES]
+    moments = [f"{number} updates" for number in updates]
+    yield _table(("arm", "seeds", *moments, "final levels", "Pass@8 before", "and after"), map(_success, groups))
+    if any(_pairs(groups[0], other) for other in groups[1:]):
+        yield _table(("difference", "seeds", *moments, "final levels"), _differences(groups))
+    yield _table(("arm", "at", *_KNOWLEDGE.values()), _knowledge(groups))
+    yield _table(("arm", *(f"{name} {when} PPO" for when in ("before", "of") for name in _COSTS)), map(_cost, groups))
+
+
+def _success(group: Group) -> tuple[str, ...]:
+    curve = [_text(_over_seeds(group.records, _success_at(share))) for share in _SHARES]
+    first = "sft" if "sft" in group.records[0]["points"] else "base"
+    points = (("ppo", "success"), (first, "pass_at_8"), ("ppo", "pass_at_8"))
+    return group.arm, str(len(group.records)), *curve, *(_text(interval_of(group, *point)) for point in points)
+
+
+def _success_at(share: float) -> Callable[[Record], float]:
+    """Reads the success of the levels of training after a share of the updates."""
+
+    def read(record: Record) -> float:
+        curve: Any = record["curve"]
+        episodes = np.array(curve.get("episodes", []))
+        return float(np.interp(share * episodes[-1], episodes, curve["success"])) if len(episodes) else np.nan
+
+    return read
+
+
+def _final(record: Record) -> float:
+    return float(record["points"]["ppo"]["success"][0])
+
+
+def _over_seeds(records: Sequence[Record], read: Callable[[Record], float]) -> Interval | None:
+    values = [read(record) for record in records]
+    return None if np.isnan(values).any() else mean_interval(values)
+
+
+def _pairs(one: Group, other: Group) -> list[tuple[Record, Record]]:
+    """The records of two arms that share a seed, and so the pretrained model."""
+    by_seed = {record["seed"]: record for record in other.records}
+    return [(record, by_seed[record["seed"]]) for record in one.records if record["seed"] in by_seed]
+
+
+def _differences(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    """The first arm less each other one, seed by seed."""
+    for other in groups[1:]:
+        if pairs := _pairs(groups[0], other):
+            reads = [*map(_success_at, _SHARES), _final]
+            found = [[read(one) - read(two) for one, two in pairs] for read in reads]
+            cells = [None if np.isnan(values).any() else mean_interval(values) for values in found]
+            yield f"{groups[0].arm} - {other.arm}", str(len(pairs)), *map(_text, cells)
+
+
+def _knowledge(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
+    for group in groups:
+        for point, name in _POINTS.items():
+            found = [interval_of(group, point, measure) for measure in _KNOWLEDGE]
+            if found[0] is not None:  # answers tell states
+                yield group.arm, name, *(DASH if one is None else f"{one.point:.3f}" for one in found)
+
+
+def _cost(group: Group) -> tuple[str, ...]:
+    """Means over the seeds."""
+    before = [[record["before_ppo"].get(name, np.nan) for record in group.records] for name in _COSTS]
+    learned = [[record["curve"].get(name, [np.nan])[-1] for record in group.records] for name in _COSTS]
+    return group.arm, *(number_text(round(mean) if np.isfinite(mean := np.mean(x)) else mean) for x in before + learned)
+
+
+def _text(interval: Interval | None) -> str:
+    if interval is None:
+        return DASH
+    bounds = "" if np.isnan(interval.low) else f" {interval_text(interval.low, interval.high, '.2f')}"
+    return f"{interval.point:.3f}{bounds}"
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
