@@ -108,9 +108,10 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
 
 def _knowledge(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
     for group in groups:
-        for point, name in _POINTS.items():
+        has_states = "sft" in group.records[0]["points"]  # answers tell them
+        for point, name in _POINTS.items() if has_states else ():
             found = [interval_of(group, point, measure) for measure in _KNOWLEDGE]
-            if found[0] is not None:  # answers tell states
+            if any(one is not None for one in found):
                 yield group.arm, name, *(DASH if one is None else f"{one.point:.3f}" for one in found)
 
 
