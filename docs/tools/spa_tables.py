@@ -20,24 +20,18 @@ from config_table import replace_part
 from stoix_like.evaluation.statistics import Interval, mean_interval
 from stoix_like.runtime.console.text import DASH, interval_text, number_text
 from stoix_like.spa.record import read_record
-from stoix_like.spa.report import Group, Record, groups_of, interval_of
+from stoix_like.spa.report import PLAY, POINT_NAMES, WORLD_MODEL, Group, Record, groups_of, interval_of
 
 DOCUMENT = Path(__file__).parents[1] / "spa.md"
 FOLDER = DOCUMENT.parent / "benchmarks" / "spa"
 BEGIN, END = "<!-- results of spa: {} -->", "<!-- end of results of spa: {} -->"
 _MARK = re.compile(BEGIN.format(r"(\w+)"))
-_ARMS = ("spa", "state", "vanilla", "masked", "belief", "plain_ppo")
 _SHARES = (1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)  # of the updates of PPO
-_POINTS = {"base": "pretrained", "sft": "fine-tuned", "ppo": "after PPO"}
 _COSTS = ("tokens", "seconds")
-_KNOWLEDGE = {
-    "observation_exact": "state exact",
-    "next_state_exact": "next state exact",
-    "next_state_given_answer": "given the answer",
-    "answer_consistency": "answer leads there",
-    "forced_success": "success if forced",
-    "well_formed": "well-formed",
-}
+_KNOWLEDGE = (
+    *("observation_exact", "next_state_exact", "next_state_given_answer", "answer_consistency", "forced_success"),
+    "well_formed",
+)
 
 
 def with_tables(text: str, folder: Path = FOLDER) -> str:
@@ -50,7 +44,7 @@ def with_tables(text: str, folder: Path = FOLDER) -> str:
 
 def _read(folder: Path) -> list[Group]:
     groups = groups_of([read_record(file) for file in sorted(folder.glob("*.json"))])
-    return sorted(groups, key=lambda group: _ARMS.index(group.arm))
+    return sorted(groups, key=lambda group: (group.arm != "spa", group.arm))
 
 
 def _tables(groups: Sequence[Group]) -> Iterator[str]:
@@ -59,7 +53,7 @@ def _tables(groups: Sequence[Group]) -> Iterator[str]:
     yield _table(("arm", "seeds", *moments, "final levels", "Pass@8 before", "and after"), map(_success, groups))
     if any(_pairs(groups[0], other) for other in groups[1:]):
         yield _table(("difference", "seeds", *moments, "final levels"), _differences(groups))
-    yield _table(("arm", "at", *_KNOWLEDGE.values()), _knowledge(groups))
+    yield _table(("arm", "at", *((WORLD_MODEL | PLAY)[name] for name in _KNOWLEDGE)), _knowledge(groups))
     yield _table(("arm", *(f"{name} {when} PPO" for when in ("before", "of") for name in _COSTS)), map(_cost, groups))
 
 
@@ -109,7 +103,7 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
 def _knowledge(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
     for group in groups:
         has_states = "sft" in group.records[0]["points"]  # answers tell them
-        for point, name in _POINTS.items() if has_states else ():
+        for point, name in POINT_NAMES.items() if has_states else ():
             found = [interval_of(group, point, measure) for measure in _KNOWLEDGE]
             if any(one is not None for one in found):
                 yield group.arm, name, *(DASH if one is None else f"{one.point:.3f}" for one in found)

@@ -24,8 +24,8 @@ _COSTS = {
     "tokens": "tokens, data and fine-tuning counted",
     "seconds": "seconds, data and fine-tuning counted",
 }
-_POINT_NAMES = {"base": "pretrained", "sft": "fine-tuned", "ppo": "after PPO"}
-_WORLD_MODEL = {
+POINT_NAMES = {"base": "pretrained", "sft": "fine-tuned", "ppo": "after PPO"}
+WORLD_MODEL = {
     "observation_exact": "state exact",
     "next_state_exact": "next state exact",
     "answer_consistency": "answer leads to the prediction",
@@ -35,7 +35,7 @@ _WORLD_MODEL = {
     "prediction_perplexity_per_cell": "per cell",
     "forced_success": "success, prediction forced to the goal",
 }
-_PLAY = {
+PLAY = {
     "well_formed": "well-formed",
     "effective": "turns with an effect",
     "actions": "actions",
@@ -68,9 +68,9 @@ def spa_page(records: Sequence[Record]) -> str:
         tag("h2", "The best of k samples"),
         tag("div", *_pass_at_k(groups), class_="figures drawn"),
         tag("h2", "What is known of the world"),
-        _measures(groups, _WORLD_MODEL),
+        _measures(groups, WORLD_MODEL),
         tag("h2", "How is played"),
-        _measures(groups, _PLAY),
+        _measures(groups, PLAY),
         tag("h2", "What it cost"),
         table(("arm", "seed", "stage", "seconds", "tokens"), _cost_rows(groups)),
         tag("h2", "Episodes"),
@@ -128,7 +128,7 @@ def interval_of(group: Group, point: str, name: str) -> Interval | None:
 
 def _success_rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
     for group in groups:
-        for point, text in _POINT_NAMES.items():
+        for point, text in POINT_NAMES.items():
             success, best = (interval_of(group, point, name) for name in ("success", "pass_at_8"))
             if success is not None:
                 yield group.arm, str(len(group.records)), text, *_texts(success), *_texts(best)
@@ -169,7 +169,7 @@ def _curve(group: Group, cost: str) -> Line | None:
 
 def _pass_at_k(groups: Sequence[Group]) -> Iterator[Markup]:
     panels = []
-    for point, text in _POINT_NAMES.items():
+    for point, text in POINT_NAMES.items():
         lines = []
         for group in groups:
             found = {k: interval_of(group, point, f"pass_at_{k}") for k in (1, 2, 4, 8)}
@@ -192,7 +192,7 @@ def _measures(groups: Sequence[Group], names: Mapping[str, str]) -> Markup:
     """A table of numbers of each point; of several seeds, their means."""
     rows = []
     for group in groups:
-        for point, text in _POINT_NAMES.items():
+        for point, text in POINT_NAMES.items():
             found = [interval_of(group, point, name) for name in names]
             if any(interval is not None for interval in found):
                 rows.append((group.arm, text, *(DASH if x is None else number_text(x.point, 3) for x in found)))
