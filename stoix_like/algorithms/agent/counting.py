@@ -8,6 +8,8 @@ import jax.numpy as jnp
 
 from stoix_like.types import Array, Metrics
 
+#: Metrics of counts since update 0.
+GENERATED_TOKENS, TRAINED_TOKENS = "actor/generated_tokens_max", "trainer/trained_tokens_max"
 _BASE = 2**24  # below it, float32 counts exactly
 
 
@@ -51,7 +53,7 @@ class Counts(NamedTuple):
     def metrics(self) -> Metrics:
         """The counts as metrics; the highest of several updates is the last."""
         return {
-            "actor/generated_tokens_max": self.generated.metric(),
-            "trainer/trained_tokens_max": self.trained.metric(),
+            GENERATED_TOKENS: self.generated.metric(),
+            TRAINED_TOKENS: self.trained.metric(),
             "actor/world_steps_max": self.world_steps.metric(),
         }

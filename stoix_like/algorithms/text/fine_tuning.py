@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.agent.counting import Count
+from stoix_like.algorithms.agent.counting import TRAINED_TOKENS, Count
 from stoix_like.algorithms.agent.setup import Agent, make_agent
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer
 from stoix_like.algorithms.text import batches
 from stoix_like.algorithms.text.batches import TokenRows
 from stoix_like.algorithms.text.world_model import sums_by_span, supervised_loss_sum
-from stoix_like.algorithms.text.world_rows import SupervisedRows, WrittenTurns, supervised_rows, truncated
+from stoix_like.algorithms.text.world_rows import SupervisedRows, WrittenTurns, kept_tokens, supervised_rows
 from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.sections.agent import FineTuneSectionConfig
 from stoix_like.config.sections.agent_runs import FineTuneConfig
@@ -73,15 +73,16 @@ def make(
 ) -> Learner:
     """A learner of rows. Raises ConfigError as `make_agent`, or if there are too few rows."""
     agent = make_agent(world, tokenizer, config)
-    section = config.fine_tune
-    cut = [truncated(turns, section.max_length, section.truncation) for turns in (training, validation)]
-    num_rows, num_held_out = (len(turns.tokens) for turns in cut)
+    section, most = config.fine_tune, config.evaluation.num_eval_episodes
+    kept = [kept_tokens(turns, section.max_length, section.truncation) for turns in (training, validation)]
+    num_rows, num_held_out = (int(tokens.any(axis=(1, 2)).sum()) for tokens in kept)
     if num_rows < section.batch_size or num_held_out == 0:
         raise ConfigError(
             f"fine_tune.batch_size: there are {num_rows} rows to learn from and {num_held_out} of validation",
             "lower batch_size, raise max_length, or generate more",
         )
-    rows, held_out = (training_rows(agent, section, turns) for turns in cut)
+    rows, held_out = training_rows(agent, section, training), training_rows(agent, section, validation)
+    held_out = jax.tree.map(lambda x: x[:most] if most else x, held_out)
     setup = Setup(
         agent,
         num_steps=config.training_core.num_minibatches,
@@ -94,7 +95,7 @@ def make(
         init=functools.partial(init, setup, make_hyper(config), rows),
         update=functools.partial(update, setup),
         shared=("rows", "prompt", "tokenizer"),
-        score=functools.partial(score, setup, tokens_by_span(held_out), num_held_out),
+        score=functools.partial(score, setup, tokens_by_span(held_out), len(held_out.written)),
         items=held_out,
         seeds="map",
     )
@@ -107,8 +108,8 @@ def rows_per_update(config: FineTuneConfig) -> int:
 
 def training_rows(agent: Agent, section: FineTuneSectionConfig, turns: WrittenTurns) -> SupervisedRows:
     """The rows as they are learned from: cut to `max_length`, with the spans of their answers. Arrays of the host."""
-    cut = truncated(turns, section.max_length, section.truncation)
-    return supervised_rows(agent.rules.slots, agent.lexicon.spans, cut)
+    is_kept = kept_tokens(turns, section.max_length, section.truncation)
+    return supervised_rows(agent.rules.slots, agent.lexicon.spans, turns, is_kept)
 
 
 def make_hyper(config: FineTuneConfig) -> FineTuneHyper:
@@ -158,7 +159,7 @@ def update(setup: Setup, state: FineTuneState) -> tuple[FineTuneState, Metrics]:
     begin = _Learning(state.params, state.optimizer, jnp.int32(0))
     learning, every = jax.lax.scan(step, begin, jnp.arange(setup.num_steps))
     trained = state.trained.plus(learning.num_tokens)
-    metrics = jax.tree.map(jnp.mean, every) | {"trainer/trained_tokens_max": trained.metric()}
+    metrics = jax.tree.map(jnp.mean, every) | {TRAINED_TOKENS: trained.metric()}
     after = state._replace(params=learning.params, optimizer=learning.optimizer, trained=trained, step=state.step + 1)
     return after, metrics
 
@@ -201,7 +202,7 @@ def score(
 ) -> dict[str, Array]:
     """{name: [N]} of rows: `loss_SPAN` in nats and `accuracy_SPAN`, whose means over rows are those over tokens.
 
-    `score` is minus the loss of the tokens that are learned from. Nothing is drawn.
+    Spans that no row has are left out. `score` is minus the loss of the tokens that are learned from. Nothing is drawn.
 
     Args:
         setup: of the learner.
@@ -215,7 +216,7 @@ def score(
     weights = (num_rows / np.maximum(num_tokens, 1)).astype(np.float32)  # [spans]
     counted = np.array(COUNTED[setup.loss_mask])
     found = {"score": -losses[:, counted].sum(axis=1) * num_rows / max(1, num_tokens[counted].sum())}
-    for index, name in enumerate(SPANS):
+    for index, name in ((index, name) for index, name in enumerate(SPANS) if num_tokens[index]):
         found |= {
             f"loss_{name}": losses[:, index] * weights[index],
             f"accuracy_{name}": rights[:, index] * weights[index],

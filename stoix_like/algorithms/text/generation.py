@@ -103,6 +103,7 @@ def make_rows(
     """
     episodes = played.episodes
     every_state = [state for states in played.states for state in states]
+    firsts = np.cumsum([0, *map(len, played.states)])  # the place of each episode's first state
     kept: dict[bytes, tuple[np.ndarray, np.ndarray, int]] = {}
     counts = dict.fromkeys(Counts._fields, 0)
     for row, states in enumerate(played.states):
@@ -115,7 +116,8 @@ def make_rows(
             for turn in group:
                 pair = [states[turn], states[turn + 1]]
                 if rules.states == "random_state":
-                    pair = [every_state[n] for n in rng.integers(len(every_state), size=2)]
+                    others = rng.integers(len(every_state) - 2, size=2)
+                    pair = [every_state[n + 2 * (n >= firsts[row] + turn)] for n in others]
                 problems.add(_replace(slots, token_bytes, tokens[turn], is_valid[turn], pair, rules))
             problem = next((name for name in ("too_long", "indivisible", "untagged") if name in problems), None)
             if problem is not None:

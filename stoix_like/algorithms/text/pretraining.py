@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.agent.counting import Count
+from stoix_like.algorithms.agent.counting import TRAINED_TOKENS, Count
 from stoix_like.algorithms.agent.episodes import Episodes
 from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.random_speaker import random_speaker
@@ -151,7 +151,7 @@ def update(setup: Setup, state: PretrainState) -> tuple[PretrainState, Metrics]:
     branches = [functools.partial(_learn, setup, state, factor, group, place) for group in groups]
     learning, metrics, num_tokens = jax.lax.switch(of_group, branches)
     trained = state.trained.plus(num_tokens)
-    metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, "trainer/trained_tokens_max": trained.metric()}
+    metrics |= {"trainer/learning_rate": hyper.actor_lr * factor, TRAINED_TOKENS: trained.metric()}
     after = state._replace(params=learning.params, optimizer=learning.optimizer, trained=trained, step=state.step + 1)
     return after, metrics
 

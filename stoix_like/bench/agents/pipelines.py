@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from stoix_like.algorithms.agent.counting import GENERATED_TOKENS, TRAINED_TOKENS
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.results.series import read_run
@@ -27,7 +28,6 @@ SHORT = {
     "eval_levels": 0,
     "final_eval_levels": 64,
 }
-_TOKENS = ("actor/generated_tokens_max", "trainer/trained_tokens_max")
 
 
 class Rate(NamedTuple):
@@ -68,7 +68,7 @@ def _stage_rows(preset: str, stage: str, layout: Layout) -> Iterator[Measurement
         tokens = manifest.facts["generated_tokens"]
         yield Measurement(f"{name}_tokens", tokens / seconds, "tokens/s", note="sampled, compilation included")
     elif layout.run(stage).is_dir():
-        for metric in _TOKENS:
+        for metric in (GENERATED_TOKENS, TRAINED_TOKENS):
             if (rate := run_rate(layout.stage(stage) / RUN, metric)) is not None:
                 kind = metric.partition("/")[2].removesuffix("_tokens_max")
                 yield Measurement(f"{name}_{kind}_tokens", rate.per_second, "tokens/s", note="after the first report")

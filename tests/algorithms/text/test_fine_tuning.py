@@ -13,8 +13,9 @@ from stoix_like.algorithms.agent.loop import rollout
 from stoix_like.algorithms.agent.random_speaker import random_speaker
 from stoix_like.algorithms.optimizer import ADAM_EPS, apply_gradients, init_optimizer
 from stoix_like.algorithms.text import fine_tuning
+from stoix_like.algorithms.text.reading import read_rows
 from stoix_like.algorithms.text.world_model import supervised_loss_sum
-from stoix_like.algorithms.text.world_rows import WrittenTurns, supervised_rows, truncated
+from stoix_like.algorithms.text.world_rows import WrittenTurns, kept_tokens, supervised_rows
 from stoix_like.config.sections.agent_runs import fine_tune_config
 from stoix_like.errors import ConfigError
 from stoix_like.language.spans import SPANS, is_counted
@@ -38,8 +39,15 @@ ROWS = WrittenTurns(
     ],
 )
 def test_of_long_rows_the_first_tokens_are_left_out_or_the_last_or_the_rows(max_length, truncation, kept):
-    found = truncated(ROWS, max_length, truncation)
-    assert [tokens[valid].tolist() for tokens, valid in zip(found.tokens, found.is_valid, strict=True)] == kept
+    found = kept_tokens(ROWS, max_length, truncation)
+    rows = [tokens[is_kept].tolist() for tokens, is_kept in zip(ROWS.tokens, found, strict=True)]
+    assert [row for row in rows if row] == kept
+
+
+def tables():
+    """(the slots, the table of spans) of turns with states."""
+    agent, _, _ = tiny_agent(tiny_world(), mode="worldmodel", answer_length=90)
+    return agent.rules.slots, agent.lexicon.spans
 
 
 @functools.cache
@@ -56,15 +64,31 @@ def written(num_levels=12, seed=0):
 
 def test_an_answer_that_begins_its_row_has_no_loss_on_its_first_token():
     """Where the turn before it was cut, there is nothing that it could be read from."""
-    agent, _, _ = tiny_agent(tiny_world(), mode="worldmodel", answer_length=90)
-    cut = truncated(written(), 5, "left")
-    rows = supervised_rows(agent.rules.slots, agent.lexicon.spans, cut)
-    whole = supervised_rows(agent.rules.slots, agent.lexicon.spans, written())
+    slots, spans, num_rows = *tables(), len(written().tokens)
+    rows = supervised_rows(slots, spans, written(), kept_tokens(written(), 5, "left"))
     assert (rows.packed.length == 5).all()
     assert ((rows.span >= 0).sum(axis=(1, 2)) == 4).all()  # all are of the answer
-    assert (
-        (whole.span >= 0).sum(axis=(1, 2)) == written().is_valid[..., agent.rules.slots.state :].sum(axis=(1, 2))
-    ).all()
+    whole = supervised_rows(slots, spans, written())
+    is_written = written().is_valid[..., slots.state :]
+    np.testing.assert_array_equal((whole.span >= 0).reshape(num_rows, -1), is_written.reshape(num_rows, -1))
+
+
+@pytest.mark.parametrize("truncation", ["left", "right"])
+def test_wherever_a_row_is_cut_its_tokens_keep_their_spans(truncation):
+    """A state whose tag was cut away is a state still. The first token of a row may have no span."""
+    slots, spans = tables()
+    whole = supervised_rows(slots, spans, written()).span
+    in_state = np.isin(whole, [SPANS.index("observation"), SPANS.index("prediction")])
+    num_states_cut = 0
+    for max_length in range(1, int(written().is_valid.sum(axis=(1, 2)).max()) + 2, 7):
+        is_kept = kept_tokens(written(), max_length, truncation)
+        found, is_kept = supervised_rows(slots, spans, written(), is_kept).span, is_kept[..., slots.state :]
+        has_span = found >= 0
+        assert not (has_span & ~is_kept).any()
+        assert ((is_kept & ~has_span).sum(axis=(1, 2)) <= 1).all()
+        np.testing.assert_array_equal(found[has_span], whole[has_span])
+        num_states_cut += (in_state[..., :-1] & ~is_kept[..., :-1] & in_state[..., 1:] & is_kept[..., 1:]).sum()
+    assert truncation == "right" or num_states_cut > 0
 
 
 @functools.cache
@@ -148,13 +172,72 @@ def test_means_over_rows_are_those_over_tokens():
     )
     for index, name in enumerate(SPANS):
         loss, metrics = jax.jit(read)(rows.span == index)
-        count = max(1, int((rows.span == index).sum()))
+        count = int((rows.span == index).sum())
+        if count == 0:
+            assert f"loss_{name}" not in found
+            continue
         np.testing.assert_allclose(found[f"loss_{name}"].mean(), float(loss) / count, rtol=1e-4)
         np.testing.assert_allclose(
             found[f"accuracy_{name}"].mean(), float(metrics["trainer/accuracy"]) / count, rtol=1e-5
         )
     counted = is_counted(rows.span, "assistant")
     np.testing.assert_allclose(found["score"].mean(), -float(jax.jit(read)(counted)[0]) / int(counted.sum()), rtol=1e-4)
+
+
+def test_an_update_learns_the_tokens_of_its_mask():
+    """The loss is the mean over the tokens between the tags, which are found here from their texts."""
+    model = setup_of().agent.model._replace(critic=None)
+
+    @jax.jit
+    def loss(params, prompt, rows, has_loss):
+        logits, _ = read_rows(model, params, prompt, rows.packed)
+        log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), rows.written[..., None], axis=-1)[..., 0]
+        return -jnp.where(has_loss, log_prob, 0.0).sum() / has_loss.sum()
+
+    for mask in ("state_only", "non_state"):
+        setup, (_, made) = setup_of(loss_mask=mask), learner(loss_mask=mask)
+        state = jax.jit(made.init)(jax.random.key(2))
+        batch = fine_tuning.batch_of_step(setup, state, jnp.int32(0))
+        rows = jax.tree.map(lambda x, batch=batch: x[batch], state.rows)
+        has_loss = np.array([[counted(turn, mask) for turn in row] for row in np.asarray(rows.written)])
+        has_loss &= np.asarray(rows.span) >= 0  # there is a token
+        _, metrics = jax.jit(functools.partial(fine_tuning.update, setup._replace(num_steps=1)))(state)
+        wanted = loss(state.params, state.prompt, rows, has_loss)
+        np.testing.assert_allclose(metrics["trainer/loss"], wanted, rtol=1e-5)
+        assert float(metrics["trainer/trained_tokens_max"]) == has_loss.sum()
+
+
+def counted(tokens, mask):
+    """[G] bool of an answer, from its text: a token is in a state, in the answer, or neither."""
+    text, kinds = "", []
+    for token in tokens:
+        word = TOKENIZER.to_text(np.array([token]))
+        text += word
+        is_tag = any(tag in word for tag in ("<observation>", "</observation>", "<prediction>", "</prediction>"))
+        is_tag |= any(tag in word for tag in ("<answer>", "</answer>"))
+        in_state = any(text.count(f"<{x}>") > text.count(f"</{x}>") for x in ("observation", "prediction"))
+        in_answer = text.count("<answer>") > text.count("</answer>")
+        kinds.append("rest" if is_tag else "state" if in_state else "answer" if in_answer else "rest")
+    wanted = {
+        "assistant": ("state", "answer", "rest"),
+        "state_only": ("state",),
+        "non_state": ("answer", "rest"),
+        "answer_only": ("answer",),
+    }
+    return np.isin(kinds, wanted[mask])
+
+
+def test_as_many_rows_of_validation_are_scored_as_are_asked_for():
+    _, few = learner(num_eval_episodes=2)
+    _, every = learner(num_eval_episodes=1000)
+    state = jax.jit(every.init)(jax.random.key(1))
+    assert len(few.items.written) == 2 < len(every.items.written)
+    keys = jax.random.split(jax.random.key(0), 2)
+    setup, rows = setup_of(), jax.tree.map(jnp.asarray, few.items)
+    read = functools.partial(supervised_loss_sum, setup.agent.model, state.prompt, state.params, rows.packed)
+    has_loss = rows.span >= 0
+    wanted = -jax.jit(read)(rows.written, has_loss)[0] / has_loss.sum()
+    np.testing.assert_allclose(jax.jit(few.score)(state.params, rows, keys)["score"].mean(), wanted, rtol=1e-4)
 
 
 def test_what_is_read_again_and_again_is_learned():

@@ -8,7 +8,7 @@ import pytest
 from support.agents import TOKENIZER, tiny_world
 from support.rows import played
 
-from stoix_like.algorithms.text.generation import GenerationRules, after_pieces, make_rows, split
+from stoix_like.algorithms.text.generation import GenerationRules, PlayedTurns, after_pieces, make_rows, split
 from stoix_like.algorithms.text.world_rows import WrittenTurns
 
 MOVES = ["Left", "Down", "Right", "Up"]
@@ -136,6 +136,24 @@ def test_random_states_are_states_of_the_episodes_and_mostly_others():
     assert {text for pair in found for text in pair} <= texts
     same = sum(one == other for one, other in zip(found, map(parts, answers(true)), strict=False))
     assert same < len(found) // 2
+
+
+def test_random_states_are_never_those_of_their_own_turn():
+    """States are numbered by what they are, so that each tells where it comes from; the rows have the same numbers."""
+    agent, turns, _ = played()
+    digits = [[int(token) for token in TOKENIZER.encode(f" ({n // 4},{n % 4})")] for n in range(4)]
+    episodes = jax.tree.map(lambda x: x[:2], turns.episodes)
+    is_first = np.arange(episodes.turns.was_played.shape[1]) == 0
+    episodes = episodes._replace(turns=episodes.turns._replace(was_played=np.tile(is_first, (2, 1))))
+    of_two = PlayedTurns(episodes, [digits[:2], digits[2:]])
+    rules, slots = GenerationRules(states="random_state"), agent.rules.slots
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows, trajectory, _ = make_rows(slots, TOKENIZER.token_bytes, of_two, rules, rng)
+        for tokens, valid, number in zip(rows.tokens[:, 0], rows.is_valid[:, 0], trajectory, strict=True):
+            told = parts(TOKENIZER.to_text(tokens[slots.state :][valid[slots.state :]]))
+            other = {TOKENIZER.to_text(np.array(state)) for state in of_two.states[1 - number]}
+            assert set(told) <= other
 
 
 def test_what_no_longer_fits_is_left_out_and_counted():
