@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -105,7 +107,8 @@ def group_advantages(episode_return: Array, group_size: int, *, leave_one_out: b
     less the mean of the other members (RLOO, Ahmadian et al. 2024, arXiv 2402.14740, equation 8).
     """
     returns = episode_return.reshape(-1, group_size)
-    above = returns - returns.mean(axis=1, keepdims=True)
+    above = returns - returns[:, :1]  # so that equal returns have a mean without rounding
+    above -= above.mean(axis=1, keepdims=True)
     if leave_one_out:
         return (above * (group_size / max(group_size - 1, 1))).reshape(-1)
     deviation = jnp.sqrt(jnp.square(above).mean(axis=1, keepdims=True))
@@ -118,7 +121,8 @@ def is_in_spread_groups(episode_return: Array, group_size: int, share: float) ->
     At least one group is kept. Of groups with equal deviations the first ones are. (StarPO-S in RAGEN, arXiv
     2504.20073, section 3.2.)
     """
-    deviation = episode_return.reshape(-1, group_size).std(axis=1)
-    num_kept = max(1, int(share * deviation.shape[0]))
+    returns = episode_return.reshape(-1, group_size)
+    deviation = (returns - returns[:, :1]).std(axis=1)  # 0, without rounding, of equal returns
+    num_kept = max(1, math.floor(share * deviation.shape[0] + 1e-9))  # 0.29 * 100 is less than 29
     kept = jnp.zeros(deviation.shape, bool).at[jax.lax.top_k(deviation, num_kept)[1]].set(True)
     return jnp.repeat(kept, group_size)

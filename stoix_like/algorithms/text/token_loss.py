@@ -1,7 +1,8 @@
 """The loss of PPO over tokens.
 
 Sources: Schulman et al. 2017 (arXiv 1707.06347); the upper clip of its own from DAPO (Yu et al. 2025, arXiv
-2503.14476); the value clip as in verl; the divergence from a reference as in GRPO (Shao et al. 2024, arXiv 2402.03300,
+2503.14476); the bound on ratios of negative advantages from Ye et al. 2020 (arXiv 1912.09729, equation 5); the value
+clip as in verl; the divergence from a reference as in GRPO (Shao et al. 2024, arXiv 2402.03300,
 equation 4).
 """
 
@@ -19,7 +20,7 @@ from stoix_like.algorithms.text.token_state import Setup, TokenPPOHyper
 from stoix_like.ops import losses, masked
 from stoix_like.types import Array, Metrics, NetworkParams
 
-ANSWER_ENTROPY, REFERENCE_KL = "trainer/answer_entropy", "trainer/reference_kl"
+ANSWER_ENTROPY, REFERENCE_KL, VALUE_LOSS = "trainer/answer_entropy", "trainer/reference_kl", "trainer/value_loss"
 ANSWER_TOKENS = "trainer/answer_tokens"  # of a minibatch, by which the entropy is divided; not reported
 
 
@@ -37,27 +38,33 @@ def loss_sum(
     ratio = jnp.exp(log_prob - rows.log_prob)
     held = jnp.clip(ratio, 1.0 - hyper.clip_eps, 1.0 + hyper.clip_eps_high)
     reference = jnp.where(rows.is_chosen, rows.reference, log_prob)
-    if setup.settings.clips_value:
-        errors = losses.clipped_squared_error(value, rows.value, rows.target, hyper.value_clip_eps)
-    else:
-        errors = losses.squared_error(value, rows.target)
+    objective = jnp.minimum(ratio * rows.advantage, held * rows.advantage)
+    if setup.settings.clips_twice:
+        objective = jnp.maximum(objective, jnp.where(rows.advantage < 0.0, hyper.dual_clip * rows.advantage, -jnp.inf))
     per_token = {
-        "trainer/policy_loss": -jnp.minimum(ratio * rows.advantage, held * rows.advantage),
-        "trainer/value_loss": errors,
+        "trainer/policy_loss": -objective,
         "trainer/entropy": entropy,
         "trainer/approx_kl": losses.approximate_kl(log_prob, rows.log_prob),
         "trainer/clip_fraction": (held != ratio).astype(jnp.float32),
     }
+    if setup.settings.learns_values:
+        per_token[VALUE_LOSS] = _squared_errors(setup, hyper, value, rows)
     if setup.settings.has_reference:
         per_token[REFERENCE_KL] = losses.approximate_kl(reference, log_prob)
     sums: dict[str, Any] = {name: jnp.where(rows.is_chosen, x, 0.0).sum() for name, x in per_token.items()}
     sums[ANSWER_ENTROPY] = jnp.where(rows.is_answer, entropy, 0.0).sum()
     sums[ANSWER_TOKENS] = rows.is_answer.sum().astype(jnp.float32)
     bonus = sums["trainer/entropy" if setup.settings.entropy_of == "all" else ANSWER_ENTROPY]
-    loss = sums["trainer/policy_loss"] + hyper.vf_coef * sums["trainer/value_loss"]
+    loss = sums["trainer/policy_loss"] + hyper.vf_coef * sums.get(VALUE_LOSS, 0.0)
     if setup.settings.has_reference:
         loss += hyper.kl_coef * sums[REFERENCE_KL]
     return loss - hyper.ent_coef * bonus, sums
+
+
+def _squared_errors(setup: Setup, hyper: TokenPPOHyper, value: Array, rows: TokenRows) -> Array:
+    if setup.settings.clips_value:
+        return losses.clipped_squared_error(value, rows.value, rows.target, hyper.value_clip_eps)
+    return losses.squared_error(value, rows.target)
 
 
 def explained_variance(rows: TokenRows) -> Array:

@@ -27,7 +27,7 @@ from stoix_like.algorithms.text.token_state import Setup, TokenPPOState, init, m
 from stoix_like.config.sections.agent_runs import AgentConfig
 from stoix_like.errors import ConfigError
 from stoix_like.language.tokenizers import Tokenizer
-from stoix_like.ops import masked
+from stoix_like.ops import masked, trees
 from stoix_like.types import Array, Key, Learner, Metrics, NetworkParams, TextWorld, role_key
 
 
@@ -68,7 +68,8 @@ def update(setup: Setup, state: TokenPPOState) -> tuple[TokenPPOState, Metrics]:
     factor = linear_decay(setup.settings.decays_rates, state.step, state.hyper.num_updates)
     metrics |= episode_metrics(setup.agent.dialogue, setup.agent.rules, episodes, world) | counts.metrics()
     metrics["trainer/learning_rate"] = state.hyper.actor_lr * factor
-    metrics["trainer/explained_variance"] = explained_variance(rows)
+    if setup.settings.learns_values:
+        metrics["trainer/explained_variance"] = explained_variance(rows)
     return state._replace(params=params, optimizer=optimizer, counts=counts, step=state.step + 1), metrics
 
 
@@ -108,7 +109,9 @@ def optimize(setup: Setup, state: TokenPPOState, rows: TokenRows) -> tuple[Netwo
         gradient = jax.tree.map(lambda x: jnp.where(learns_policy, x, 0.0), gradient._replace(critic=None))._replace(
             critic=gradient.critic
         )
-        return _Learning(*apply_gradients(*learning, gradient, state.hyper, factor)), metrics
+        params, optimizer = apply_gradients(*learning, gradient, state.hyper, factor)
+        of_policy = trees.where(learns_policy, optimizer.actor, learning.optimizer.actor)  # its steps are not counted
+        return _Learning(params, optimizer._replace(actor=of_policy)), metrics
 
     def epoch(learning: _Learning, key: Key) -> tuple[_Learning, Metrics]:
         dealt = batches.dealt_rows(key, rows.packed.length, settings.num_shards, settings.num_minibatches)

@@ -17,6 +17,8 @@ from stoix_like.config.sections.agent_runs import AgentConfig
 from stoix_like.language.dialogue import Lexicon
 from stoix_like.types import Array, Key, NetworkParams, role_key
 
+OF_GROUPS = ("grpo", "rloo")  # estimators of advantages, which are compared within groups and standardized no further
+
 
 class TokenPPOHyper(NamedTuple):
     """Numbers that may differ between lanes and that a sweep may replace without recompiling. [] float32."""
@@ -26,6 +28,7 @@ class TokenPPOHyper(NamedTuple):
     max_grad_norm: Array
     clip_eps: Array  # below 1
     clip_eps_high: Array  # above 1
+    dual_clip: Array  # read only if the configuration sets it
     value_clip_eps: Array  # read only if the configuration sets it
     ent_coef: Array
     vf_coef: Array
@@ -61,6 +64,7 @@ class TokenPPOSettings(NamedTuple):
     num_microbatches: int
     num_shards: int
     clips_value: bool
+    clips_twice: bool  # ratios of negative advantages
     decays_rates: bool
     standardization: str  # "batch", "minibatch" or "none"
     advantage_estimator: str  # "gae", "bilevel_gae", "grpo" or "rloo"
@@ -69,6 +73,11 @@ class TokenPPOSettings(NamedTuple):
     recomputes: bool  # the log-probabilities of the sampler
     has_reference: bool
     entropy_of: str  # the tokens with a bonus: "all" or "answer"
+
+    @property
+    def learns_values(self) -> bool:
+        """Advantages are of a critic."""
+        return self.advantage_estimator not in OF_GROUPS
 
 
 class Setup(NamedTuple):
@@ -91,8 +100,9 @@ def settings_of(config: AgentConfig, agent: Agent) -> TokenPPOSettings:
         num_microbatches=section.num_microbatches,
         num_shards=num_logical_shards(num_groups, rows_per_group, parts),
         clips_value=optimization.value_clip_eps is not None,
+        clips_twice=section.dual_clip is not None,
         decays_rates=optimization.decay_learning_rates,
-        standardization=optimization.standardize_advantages,
+        standardization="none" if section.advantage_estimator in OF_GROUPS else optimization.standardize_advantages,
         advantage_estimator=section.advantage_estimator,
         rollout_filter_ratio=section.rollout_filter_ratio,
         loss_mask=section.loss_mask,

@@ -73,6 +73,9 @@ class TokenPPOSectionConfig:
         "the tokens that earn the entropy bonus: all of the agent's, or those between the tags of its answer",
         SHAPE,
     )
+    dual_clip: float | None = leaf(
+        None, "largest probability ratio where the advantage is negative; null = any", LEARNING, above=1.0
+    )
     num_microbatches: int = leaf(1, "parts of a minibatch, whose gradients are added up", SHAPE, low=1)
     advantage_estimator: Literal["gae", "bilevel_gae", "grpo", "rloo"] = leaf(
         "gae", "by a critic over tokens, or over turns and tokens; by groups, with or without their deviation", SHAPE

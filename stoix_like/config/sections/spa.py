@@ -154,6 +154,9 @@ class SPAPPOConfig:
     ppo_gae_lambda: float = leaf(0.95, "lambda of generalised advantage estimation", low=0.0, high=1.0)
     ppo_clip_eps: float = leaf(0.2, "clip of the probability ratio below 1", above=0.0)
     ppo_clip_eps_high: float = leaf(0.28, "clip of the probability ratio above 1", above=0.0)
+    ppo_dual_clip: float | None = leaf(
+        None, "largest ratio where the advantage is negative; null = any, SPA's paper: 3", above=1.0
+    )
     ppo_value_clip_eps: float | None = leaf(None, "clip of the value update; null = unclipped", above=0.0)
     ppo_vf_coef: float = leaf(0.5, "weight of the value loss", low=0.0)
     ppo_entropy_coeff: float = leaf(0.001, "entropy bonus of a token", low=0.0)
@@ -161,7 +164,7 @@ class SPAPPOConfig:
     ppo_max_grad_norm: float = leaf(1.0, "largest gradient norm", above=0.0)
     ppo_reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", above=0.0)
     ppo_standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
-        "batch", "over what advantages of chosen tokens get mean 0 and deviation 1"
+        "batch", "over what advantages of a critic get mean 0 and deviation 1; those of groups are not"
     )
     ppo_critic: Literal["separate", "shared", "stopped"] = leaf(
         "stopped", "values from a decoder of their own, from the policy's, or from it without a gradient into it"

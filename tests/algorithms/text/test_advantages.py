@@ -1,8 +1,11 @@
 """Advantages of tokens, by hand and against plain Python."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from support.token_rows import bilevel_in_plain_python
 
 from stoix_like.algorithms.text.advantages import (
     bilevel_advantages,
@@ -69,25 +72,6 @@ def test_means_and_deviations_of_what_counts():
     assert float(masked_mean(x, jnp.zeros_like(mask))) == 0.0
 
 
-def bilevel_in_plain_python(value, reward, is_chosen, gamma, gae_lambda, turn_gamma):
-    advantages = np.zeros_like(value)
-    for row in range(len(value)):
-        turns = [t for t in range(value.shape[1]) if is_chosen[row, t].any()]
-        after, following = 0.0, 0.0
-        for t in reversed(turns):
-            tokens = np.flatnonzero(is_chosen[row, t])
-            last = value[row, t, tokens[-1]]
-            after = reward[row, t] + turn_gamma * following - last + turn_gamma * gae_lambda * after
-            following, target = last, after + last
-            of_token, next_value = 0.0, 0.0
-            for place, token in reversed(list(enumerate(tokens))):
-                earned = target if place == len(tokens) - 1 else 0.0
-                delta = earned + gamma * next_value - value[row, t, token]
-                of_token = delta + gamma * gae_lambda * of_token
-                advantages[row, t, token], next_value = of_token, value[row, t, token]
-    return advantages
-
-
 def test_over_turns_and_tokens_by_hand():
     """Two turns; the second ends at value 2 with reward 1, and the first earns nothing. All discounts are 1/2.
 
@@ -125,6 +109,14 @@ def test_over_a_group_by_hand_and_as_in_numpy():
     np.testing.assert_allclose(found[:4], (returns[:4] - 1.0) / returns[:4].std(), rtol=1e-5)
     np.testing.assert_array_equal(found[4:], 0.0)
     np.testing.assert_array_equal(group_advantages(returns, 1, leave_one_out=True), 0.0)
+    for leave_one_out in (True, False):  # a mean of eight times -0.3 is not -0.3
+        of_equals = jax.jit(functools.partial(group_advantages, group_size=8, leave_one_out=leave_one_out))
+        np.testing.assert_array_equal(of_equals(np.full(16, -0.3, np.float32)), 0.0)
+
+
+def test_of_groups_that_are_kept_none_is_lost_to_rounding():
+    returns = jnp.arange(200.0) ** 2
+    assert int(is_in_spread_groups(returns, 2, 0.29).sum()) == 58  # 0.29 * 100 is less than 29 in binary
 
 
 def test_groups_are_kept_by_the_spread_of_their_returns():

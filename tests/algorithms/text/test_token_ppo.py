@@ -6,37 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.agents import TOKENIZER, scripted_speaker, tiny_config, tiny_world
+from support.agents import TOKENIZER, scripted_speaker
 from support.marks import full
+from support.token_rows import loss_of, played
 
 from stoix_like.algorithms.agent.loop import rollout
-from stoix_like.algorithms.agent.setup import make_agent
-from stoix_like.algorithms.text import batches, token_ppo, token_state
+from stoix_like.algorithms.text import batches, token_ppo
 from stoix_like.algorithms.text.inspection import play_and_judge
 from stoix_like.algorithms.text.reading import PackedRows, read_rows
 from stoix_like.algorithms.text.token_loss import loss_sum
 from stoix_like.algorithms.text.token_rows import compute_rows
-from stoix_like.algorithms.text.token_state import Setup
-
-
-@functools.cache
-def played(context="single_turn", critic="stopped", **leaves):
-    """(setup, a state with parameters in general position, its episodes, rows)."""
-    config = tiny_config(context=context, critic=critic, value_clip_eps=0.5, ent_coef=0.01, **leaves)
-    agent = make_agent(tiny_world(), TOKENIZER, config, critic)
-    setup = Setup(agent, token_state.settings_of(config, agent))
-    state = jax.jit(lambda key: token_state.init(setup, token_state.make_hyper(config), 2, key))(jax.random.key(0))
-    keys = iter(jax.random.split(jax.random.key(1), 100))
-    state = state._replace(
-        params=jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), state.params)
-    )
-    episodes, _ = jax.jit(functools.partial(token_ppo.collect, setup))(state)
-    rows = jax.jit(functools.partial(compute_rows, setup))(state, episodes)
-    return setup, state, episodes, rows
-
-
-def loss_of(setup, state, rows, params=None):
-    return loss_sum(setup, state.hyper, state.lexicon.prompt, params or state.params, rows)
 
 
 @pytest.mark.parametrize("context", ["single_turn", "full"])
@@ -273,29 +252,26 @@ def test_the_divergence_from_a_reference_is_its_estimate_over_the_sampled_tokens
     assert float(same[1]["trainer/reference_kl"]) < 1e-6
 
 
-def test_rows_of_groups_without_spread_are_not_learned_from():
-    setup, state, episodes, rows = played(rollout_filter_ratio=0.5)
-    group_size = setup.agent.rules.group_size
-    returns = np.asarray(episodes.turns.reward + episodes.turns.penalty).sum(axis=1)
-    spread = returns.reshape(-1, group_size).std(axis=1)
-    kept = np.repeat(np.arange(len(spread)) == spread.argmax(), group_size)
-    by_episode = np.asarray(rows.is_chosen).reshape(len(returns), -1)
-    np.testing.assert_array_equal(by_episode.any(axis=1), kept & np.asarray(episodes.is_chosen).any(axis=(1, 2)))
-    for name in ("length", "before"):  # so that nothing is read where the kept rows may end
-        assert not np.asarray(getattr(rows.packed, name)).reshape(len(returns), -1)[~kept].any()
-    params, *_ = jax.jit(functools.partial(token_ppo.optimize, setup))(state, rows)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))  # also where kept rows are shorter than others
-    advantage = np.asarray(rows.advantage)[np.asarray(rows.is_chosen)]
-    np.testing.assert_allclose([advantage.mean(), advantage.std()], [0.0, 1.0], atol=1e-3)  # of those that are kept
+def test_ratios_of_negative_advantages_are_bounded():
+    """Ye et al. 2020, equation 5, token by token in NumPy."""
+    setup, state, _, rows = played(dual_clip=1.5)
+    noise = jax.random.normal(jax.random.key(8), rows.log_prob.shape)
+    rows = rows._replace(log_prob=jnp.where(rows.is_chosen, rows.log_prob + noise, 0.0))
+    _, metrics = jax.jit(functools.partial(loss_of, setup))(state, rows)
+    logits, _ = read_rows(setup.agent.model, state.params, state.lexicon.prompt, rows.packed)
+    log_probs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    log_prob = np.take_along_axis(log_probs, np.asarray(rows.chosen)[..., None], -1)[..., 0]
+    ratio, advantage = np.exp(log_prob - np.asarray(rows.log_prob)), np.asarray(rows.advantage, np.float64)
+    low, high = 1.0 - float(state.hyper.clip_eps), 1.0 + float(state.hyper.clip_eps_high)
+    gains = np.minimum(ratio * advantage, np.clip(ratio, low, high) * advantage)
+    bounded = np.where(advantage < 0.0, np.maximum(gains, 1.5 * advantage), gains)
+    chosen = np.asarray(rows.is_chosen)
+    assert (bounded != gains)[chosen].sum() > 10
+    np.testing.assert_allclose(metrics["trainer/policy_loss"], -bounded[chosen].sum(), rtol=1e-4)
 
 
-def test_advantages_of_groups_are_alike_in_all_tokens_of_an_episode():
-    _, _, episodes, rows = played(advantage_estimator="grpo", standardize_advantages="none")
-    by_episode = np.asarray(rows.advantage).reshape(episodes.tokens.shape[0], -1)
-    chosen = np.asarray(rows.is_chosen).reshape(by_episode.shape)
-    for row, is_chosen in zip(by_episode, chosen, strict=True):
-        assert len(set(row[is_chosen].tolist())) == 1
-    np.testing.assert_array_equal(rows.target[rows.is_chosen], rows.value[rows.is_chosen])
+def counts_steps(moments):
+    return any(int(x) > 0 for x in jax.tree.leaves(moments) if jnp.issubdtype(x.dtype, jnp.integer))
 
 
 def test_in_the_first_updates_the_critic_alone_learns():
@@ -303,7 +279,9 @@ def test_in_the_first_updates_the_critic_alone_learns():
     state = state._replace(hyper=state.hyper._replace(critic_warmup_updates=jnp.float32(1.0)))
     optimize = jax.jit(functools.partial(token_ppo.optimize, setup))
     for step, learns in ((0, False), (1, True)):
-        params, *_ = optimize(state._replace(step=jnp.int32(step)), rows)
+        params, optimizer, _ = optimize(state._replace(step=jnp.int32(step)), rows)
+        assert counts_steps(optimizer.critic)
+        assert counts_steps(optimizer.actor) == learns  # else its first steps would be larger than the rate
         for part, changes in (("torso", learns), ("critic", True)):
             before, after = (jax.tree.leaves(getattr(of, part)) for of in (state.params, params))
             assert any((one != other).any() for one, other in zip(before, after, strict=True)) == changes
