@@ -19,7 +19,10 @@ class TurnMeasures(NamedTuple):
 
     well_formed: np.ndarray
     effective: np.ndarray  # the state after the turn is another one
+    num_segments: np.ndarray
+    num_named: np.ndarray
     num_actions: np.ndarray
+    num_effective: np.ndarray
     answer_length: np.ndarray  # tokens
     observation_exact: np.ndarray  # of answers with an observation
     next_state_exact: np.ndarray  # of answers with a prediction: it is the state that came
@@ -42,7 +45,8 @@ def measure_turns(played: PlayedTurns, spans: np.ndarray, is_cell: np.ndarray) -
             before, after = states[number], states[number + 1]
             found["well_formed"][row, turn] = turns.is_well_formed[row, turn]
             found["effective"][row, turn] = before != after
-            found["num_actions"][row, turn] = turns.num_actions[row, turn]
+            for name in ("num_segments", "num_named", "num_actions", "num_effective"):
+                found[name][row, turn] = getattr(turns, name)[row, turn]
             found["answer_length"][row, turn] = episodes.is_chosen[row, turn].sum()
             of_turn = spans[row, turn], np.asarray(episodes.chosen[row, turn])
             for name, span, state in (
@@ -73,7 +77,7 @@ def cells_in_place(told: Sequence[int], state: Sequence[int], is_cell: np.ndarra
 def cells_of(token_bytes: Sequence[bytes]) -> np.ndarray:
     """[V] bool: tokens that are a cell or a coordinate, which are those with a digit or of one sign.
 
-    Words, punctuation and the spaces between are the same in every state.
+    Words, punctuation and the spaces between are the same in every state, but for the player's symbol in a sentence.
     """
     texts = [token.decode("utf-8", "replace").strip() for token in token_bytes]
     return np.array([any(x.isdigit() for x in text) or (len(text) == 1 and text not in ",.;:|") for text in texts])

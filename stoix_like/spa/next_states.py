@@ -57,7 +57,7 @@ class NextStates:
 
         `answer_consistency`: the prediction is the state to which the answer leads, if no move slips.
         `next_state_given_answer`: so is the most probable of the states that can be reached; left out where a turn has
-        too many answers for that, as in Sudoku.
+        too many answers for that, as in Sudoku. `next_state_by_chance`: so is one of them, drawn evenly.
         """
         slots, token_bytes = self._one.agent.rules.slots, self._one.tokenizer.token_bytes
         intended = self._intended(tokens, is_valid)
@@ -66,10 +66,10 @@ class NextStates:
         rows, owner, consistent = [], list[tuple[int, int]](), []
         for level, candidates in enumerate(self._candidates):
             told = [told_state(spans[level], answers[0][level], span) for span in (IN_OBSERVATION, IN_PREDICTION)]
-            if not all(told):
+            answer = answers[0][level][answers[1][level]].tolist()
+            if not (all(told) and all(replace_states(token_bytes, answer, *told).num_replaced)):
                 continue
             consistent.append(told[1] == intended[level])
-            answer = answers[0][level][answers[1][level]].tolist()
             for number, candidate in enumerate(candidates):
                 written = replace_states(token_bytes, answer, told[0], candidate).tokens
                 if len(written) <= slots.answer:
@@ -84,9 +84,11 @@ class NextStates:
         for (level, number), value in zip(owner, loss, strict=True):
             best[level] = min(best.get(level, (np.inf, -1)), (float(value), number))
         right = [self._candidates[level][number] == intended[level] for level, (_, number) in best.items()]
+        by_chance = [1.0 / len(self._candidates[level]) for level in best]
         return {
             "answer_consistency": float(np.mean(consistent)),
             "next_state_given_answer": float(np.mean(right)),
+            "next_state_by_chance": float(np.mean(by_chance)),
         }
 
     def _losses(self, params: NetworkParams, rows: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

@@ -108,6 +108,8 @@ class Scorer:
         measures = TurnMeasures(*(np.concatenate(column)[:episodes] for column in columns))
         gaps = np.concatenate([part[2] for part in parts])[:episodes]
         means = {name: _mean(x) for name, x in measures._asdict().items()}
+        means["valid_actions"] = _share(measures.num_named, measures.num_segments)
+        means["effective_actions"] = _share(measures.num_effective, measures.num_actions)
         means["actions"] = float(np.nansum(measures.num_actions, axis=1).mean())
         means["turns"] = float(np.isfinite(measures.well_formed).sum(axis=1).mean())
         gaps = np.abs(gaps[np.isfinite(gaps)])
@@ -211,6 +213,11 @@ def _told(
     states = (agent.dialogue.write_told(state) for state in (env_state, jax.vmap(succeeded)(env_state)))
     pieces = agent.dialogue.write_beginning(*states)
     return rendering.pack(lexicon.table, pieces, agent.rules.slots.answer, at_end=False)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> float:
+    """Of counts; NaN of nothing."""
+    return float(np.nansum(part) / np.nansum(whole)) if np.nansum(whole) else float("nan")
 
 
 def _mean(values: np.ndarray) -> float:

@@ -142,7 +142,9 @@ def test_the_most_probable_of_the_states_that_can_be_reached_is_compared_with_wh
 
         monkeypatch.setattr(states, "_losses", losses)
         found = states.measure(None, tokens, is_valid)
+        by_chance = found.pop("next_state_by_chance")
         assert found == {"answer_consistency": 1.0, "next_state_given_answer": share}
+        assert by_chance == np.mean([1 / len(texts) for texts in states._candidates])
 
 
 def tokens_of(row, num_state):

@@ -42,14 +42,17 @@ class Turns(NamedTuple):
     penalty: Array  # float32, for answers that are malformed
     is_well_formed: Array  # bool: the answer was closed, and each of its segments named an action
     was_cut: Array  # bool: the answer did not end by itself
-    num_actions: Array  # int32, taken in the world
+    num_segments: Array  # int32, of a closed answer; each should name an action
+    num_named: Array  # int32, of these
+    num_actions: Array  # int32, taken in the world: those named before the episode ended
+    num_effective: Array  # int32, of these, after which the state is told otherwise than before
 
 
 def empty_turns(num_turns: int, num_rows: int) -> Turns:
     """No turns, [T, N]."""
     shape = (num_turns, num_rows)
-    no, zero = jnp.zeros(shape, bool), jnp.zeros(shape)
-    return Turns(no, zero, zero, no, no, jnp.zeros(shape, jnp.int32))
+    no, zero, none = jnp.zeros(shape, bool), jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+    return Turns(no, zero, zero, no, no, none, none, none, none)
 
 
 def empty_episodes(slots: Slots, num_rows: int) -> Episodes:

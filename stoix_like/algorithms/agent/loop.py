@@ -108,7 +108,7 @@ def _smaller(speaker: Speaker, loop: _Loop, kept: Array) -> _Loop:
 
 def _play_turn(dialogue: Dialogue, lexicon: Lexicon, rules: AgentRules, speaker: Speaker, loop: _Loop) -> _Loop:
     """One turn of all rows, of which those whose episode is over do nothing."""
-    env, is_active = dialogue.world.env, ~loop.world.is_over
+    is_active = ~loop.world.is_over
     facts = TurnFacts(loop.turn, loop.reward, loop.was_cut, rules.max_actions - loop.world.num_actions)
     pieces = dialogue.write_turn(loop.world.env_state, facts)
     tokens, is_valid = rendering.pack(lexicon.table, pieces, rules.slots.state, at_end=True)
@@ -117,14 +117,17 @@ def _play_turn(dialogue: Dialogue, lexicon: Lexicon, rules: AgentRules, speaker:
     turn_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(loop.keys, loop.turn)
     answer, memory = speaker.answer(loop.memory, user_turn, turn_keys)
     parse = _parsed(lexicon, rules, answer)
-    world, outcome = playing.play_turn(env, lexicon.grammar, loop.world, parse, is_active)
+    world, outcome = playing.play_turn(dialogue, lexicon.grammar, loop.world, parse, is_active)
     turns = Turns(
         was_played=is_active,
         reward=outcome.reward,
         penalty=jnp.where(is_active & ~outcome.is_well_formed, rules.format_penalty, 0.0),
         is_well_formed=outcome.is_well_formed,
         was_cut=answer.was_cut & is_active,
+        num_segments=outcome.num_segments,
+        num_named=outcome.num_named,
         num_actions=outcome.num_actions,
+        num_effective=outcome.num_effective,
     )
     episodes = _with_turn(loop, user_turn, answer, turns)
     return _Loop(loop.turn + 1, loop.rows, loop.keys, world, outcome.reward, answer.was_cut, memory, episodes)

@@ -41,8 +41,15 @@ def episode_metrics(dialogue: Dialogue, rules: AgentRules, episodes: Episodes, w
         "actions_per_turn": turns.num_actions,
     }
     metrics |= {f"actor/{name}": masked_mean(x.astype(jnp.float32), turns.was_played) for name, x in of_turns.items()}
+    metrics["actor/valid_actions"] = _share(turns.num_named, turns.num_segments)
+    metrics["actor/effective_actions"] = _share(turns.num_effective, turns.num_actions)
     if rules.group_size > 1:
         spread = jnp.std(returns.reshape(-1, rules.group_size), axis=1)
         metrics["actor/groups_without_spread"] = jnp.mean((spread < 1e-6).astype(jnp.float32))
     metrics["actor/log_prob"] = masked_mean(episodes.log_prob, episodes.is_chosen)
     return metrics
+
+
+def _share(part: Array, whole: Array) -> Array:
+    """Of counts, 0 of nothing."""
+    return part.sum() / jnp.maximum(whole.sum(), 1).astype(jnp.float32)

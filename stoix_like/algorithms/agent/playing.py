@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.language import grammar as grammars
+from stoix_like.language.dialogue import Dialogue
 from stoix_like.language.grammar import Grammar, Parse
 from stoix_like.ops import trees
 from stoix_like.types import Array, Environment, EnvState, Key
@@ -30,7 +31,10 @@ class TurnOutcome(NamedTuple):
     """What a turn did, [N] each."""
 
     reward: Array  # float32, the sum over its actions
-    num_actions: Array  # int32, taken
+    num_segments: Array  # int32, of a closed answer; each should name an action
+    num_named: Array  # int32, of these
+    num_actions: Array  # int32, taken: those named before the episode ended
+    num_effective: Array  # int32, of these, after which the state is told otherwise than before
     is_well_formed: Array  # bool
 
 
@@ -47,8 +51,17 @@ def start_worlds(
     return WorldState(env_state, timestep, jnp.zeros(num_rows, jnp.int32))
 
 
+class _Played(NamedTuple):
+    """A turn that is played, [N, ...] each."""
+
+    world: WorldState
+    told: Array  # pieces of the state
+    reward: Array
+    num_effective: Array
+
+
 def play_turn(
-    env: Environment, grammar: Grammar, world: WorldState, parse: Parse, is_active: Array
+    dialogue: Dialogue, grammar: Grammar, world: WorldState, parse: Parse, is_active: Array
 ) -> tuple[WorldState, TurnOutcome]:
     """(the worlds, what the turn did), of the parsed answers of the rows that are active [N].
 
@@ -56,20 +69,34 @@ def play_turn(
     answer without any action is. The others are taken until the episode ends.
     """
     is_read = grammars.is_closed(grammar, parse) & is_active
-    is_action = (parse.segments >= 0) & (parse.segments < grammar.num_actions) & is_read[:, None]  # [N, K]
-    is_unknown = jnp.any(parse.segments == grammar.num_actions, axis=1)
-    step = jax.vmap(env.step)
+    is_segment = (parse.segments >= 0) & is_read[:, None]  # [N, K]
+    is_action = is_segment & (parse.segments < grammar.num_actions)
+    step = jax.vmap(dialogue.world.env.step)
 
-    def act(carry: tuple[WorldState, Array], column: tuple[Array, Array]) -> tuple[tuple[WorldState, Array], None]:
-        world, reward = carry
-        action, is_named = column
+    def act(carry: _Played, column: tuple[Array, Array]) -> tuple[_Played, None]:
+        world, (action, is_named) = carry.world, column
         acts = is_named & ~world.is_over
         env_state, timestep = step(world.env_state, jnp.where(is_named, action, 0))
         env_state, timestep = trees.where(acts, (env_state, timestep), (world.env_state, world.timestep))
-        reward += jnp.where(acts, timestep.reward, 0.0)
-        return (WorldState(env_state, timestep, world.num_actions + acts), reward), None
+        told = dialogue.write_told(env_state)
+        return _Played(
+            world=WorldState(env_state, timestep, world.num_actions + acts),
+            told=told,
+            reward=carry.reward + jnp.where(acts, timestep.reward, 0.0),
+            num_effective=carry.num_effective + jnp.any(told != carry.told, axis=-1),
+        ), None
 
     columns = (parse.segments.T, is_action.T)  # [K, N]
-    (after, reward), _ = jax.lax.scan(act, (world, jnp.zeros(is_active.shape)), columns)
-    is_well_formed = is_read & ~is_unknown & jnp.any(is_action, axis=1)
-    return after, TurnOutcome(reward, after.num_actions - world.num_actions, is_well_formed)
+    nothing = jnp.zeros(is_active.shape)
+    begin = _Played(world, dialogue.write_told(world.env_state), nothing, nothing.astype(jnp.int32))
+    played, _ = jax.lax.scan(act, begin, columns)
+    num_segments, num_named = (x.sum(axis=1, dtype=jnp.int32) for x in (is_segment, is_action))
+    outcome = TurnOutcome(
+        reward=played.reward,
+        num_segments=num_segments,
+        num_named=num_named,
+        num_actions=played.world.num_actions - world.num_actions,
+        num_effective=played.num_effective,
+        is_well_formed=(num_named > 0) & (num_named == num_segments),
+    )
+    return played.world, outcome
