@@ -48,7 +48,8 @@ def _read(folder: Path) -> list[Group]:
 
 
 def _tables(groups: Sequence[Group]) -> Iterator[str]:
-    updates = [round(share * groups[0].records[0]["settings"]["ppo_updates"]) for share in _SHARES]
+    (every,) = {group.records[0]["settings"]["ppo_updates"] for group in groups}  # the columns are of one number
+    updates = [round(share * every) for share in _SHARES]
     moments = [f"{number} updates" for number in updates]
     yield _table(("arm", "seeds", *moments, "final levels", "Pass@8 before", "and after"), map(_success, groups))
     if any(_pairs(groups[0], other) for other in groups[1:]):

@@ -56,8 +56,7 @@ def _evaluate(pipeline: Pipeline, files: StageFiles, folder: Path) -> StageResul
     for point, stage in POINTS.items():
         if stage not in pipeline.arm.stages:
             continue
-        if pipeline.stop.is_set:
-            raise Interrupted(EVALUATE)
+        _end_if_stopped(pipeline)
         pipeline.reporter.progress(f"evaluate: {point}")
         params = read_params(files, stage, one)
         scores = scorer.play(params, lambda: pipeline.stop.is_set)
@@ -66,13 +65,20 @@ def _evaluate(pipeline: Pipeline, files: StageFiles, folder: Path) -> StageResul
         arrays |= {f"{point}_{name}": array for name, array in scores.arrays.items()}
         points[point] = _numbers(scores, section.eval_samples)
         points[point] |= scorer.state_perplexities(params)
+        _end_if_stopped(pipeline)
         points[point] |= scorer.given_answer(params, scores)
+        _end_if_stopped(pipeline)
         if section.eval_forced_prediction and (forced := scorer.forced(params)) is not None:
             arrays[f"{point}_forced_success"] = forced
             points[point]["forced_success"] = _interval(forced.mean(axis=1))
     facts: dict[str, Any] = {"points": points, "levels": scorer.levels.name, "level_hash": scorer.level_hash()}
     facts["ceiling"] = scorer.ceiling()
     return StageResult({SCORES: write_arrays(folder / SCORES, arrays)}, facts)
+
+
+def _end_if_stopped(pipeline: Pipeline) -> None:
+    if pipeline.stop.is_set:
+        raise Interrupted(EVALUATE)
 
 
 def _true_rows(pipeline: Pipeline, files: StageFiles) -> Path | None:

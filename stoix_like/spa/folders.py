@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
     @property
     def config(self) -> Path:
-        """The configuration that it was begun with."""
+        """The configuration with which it was run last, and not refused."""
         return self.root / CONFIG
 
     @property

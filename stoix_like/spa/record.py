@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stoix_like.algorithms.agent.counting import GENERATED_TOKENS
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, RunError
@@ -23,8 +25,19 @@ from stoix_like.spa.table import stages_of_arm
 
 RESULTS, KIND = "results.json", "stoix_like.spa"
 _CURVE = {"success": "evaluator/solve_rate", "pass_at_8": "evaluator/pass_at_8", "well_formed": "evaluator/well_formed"}
-_TOKENS = "actor/generated_tokens_max"
-_FIELDS = ("arm", "seed", "world", "levels", "level_hash", "points", "curve", "before_ppo", "stages", "settings")
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "arm": str,
+    "seed": int,
+    "world": dict,
+    "levels": str,
+    "level_hash": str,
+    "points": dict,
+    "curve": dict,
+    "before_ppo": dict,
+    "stages": dict,
+    "settings": dict,
+}
+_NUMBER = (int, float)
 
 
 def write_record(layout: Layout) -> dict[str, Any]:
@@ -40,18 +53,81 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises CheckpointError for another file, or RunError if the pipeline is not evaluated.
     """
     if path.is_dir():
-        kept = path / RESULTS
-        if not (path / PPO).is_dir() and kept.is_file():  # what is kept when the runs are not
-            return read_record(kept)
-        return pipeline_record(Layout(path))
+        kept, layout = path / RESULTS, Layout(path)
+        has_run = layout.stage(PPO).is_dir() or PPO in read_sources(layout)
+        return read_record(kept) if kept.is_file() and not has_run else pipeline_record(layout)
+    hint = "give pipelines, such as runs/spa/lake_0, or their results.json"
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        if found["kind"] == KIND and all(name in found for name in _FIELDS):
-            return found
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    hint = "give pipelines, such as runs/spa/lake_0, or their results.json"
-    raise CheckpointError(f"{path} is no result of SPA", hint)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is no result of SPA", hint) from error
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise CheckpointError(f"{path} is no result of SPA", hint)
+    if problem := _problem(found):
+        raise CheckpointError(f"{path} is no result of SPA: {problem}", hint)
+    return _without_null(found)
+
+
+def _problem(record: dict[str, Any]) -> str | None:
+    """What is wrong with the first field that is; None of a whole record."""
+    for name, kind in _FIELDS.items():
+        if not isinstance(record.get(name), kind):
+            return f"it lacks {name}" if name not in record else f"its {name} is no {_name(kind)}"
+    if not isinstance(record["world"].get("task_id"), str) or not isinstance(record["world"].get("kwargs"), dict):
+        return "its world has no task_id or kwargs"
+    return _points_problem(record["points"]) or _curve_problem(record["curve"]) or _stages_problem(record["stages"])
+
+
+def _without_null(record: dict[str, Any]) -> dict[str, Any]:
+    """A whole record without the numbers that were not finite; in its curve they are NaN."""
+    points = {
+        point: {name: value for name, value in values.items() if value is not None}
+        for point, values in record["points"].items()
+    }
+    curve = {name: [math.nan if x is None else x for x in values] for name, values in record["curve"].items()}
+    return record | {"points": points, "curve": curve}
+
+
+def _points_problem(points: dict[str, Any]) -> str | None:
+    if "ppo" not in points:
+        return "its points have no ppo"
+    for point, values in points.items():
+        if not isinstance(values, dict) or "success" not in values:
+            return f"its point {point} has no success"
+        for name, value in values.items():
+            is_interval = isinstance(value, list) and len(value) == 3 and all(_is_number(x) for x in value)
+            is_one = (value is None or _is_number(value)) and name != "success"  # one that is not finite is null
+            if not (is_interval or is_one):
+                return f"{name} of its point {point} is neither a number nor a mean with two bounds"
+    return None
+
+
+def _curve_problem(curve: dict[str, Any]) -> str | None:
+    for name, values in curve.items():
+        if not isinstance(values, list) or not all(value is None or _is_number(value) for value in values):
+            return f"{name} of its curve is no list of numbers"
+    if curve and ("success" not in curve or len({len(values) for values in curve.values()}) > 1):
+        return "its curve has no success, or lists of several lengths"
+    return None
+
+
+def _stages_problem(stages: dict[str, Any]) -> str | None:
+    for name, stage in stages.items():
+        if (
+            not isinstance(stage, dict)
+            or not _is_number(stage.get("seconds"))
+            or not isinstance(stage.get("facts"), dict)
+        ):
+            return f"its stage {name} has no seconds or facts"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBER) and not isinstance(value, bool)
+
+
+def _name(kind: Any) -> str:
+    return {str: "text", int: "whole number", dict: "mapping"}[kind]
 
 
 def pipeline_record(layout: Layout) -> dict[str, Any]:
@@ -74,6 +150,7 @@ def pipeline_record(layout: Layout) -> dict[str, Any]:
         "ceiling": evaluated.facts.get("ceiling"),
         "points": evaluated.facts["points"],
         "curve": _curve(learned, has_episodes=arm.name != PLAIN),
+        "curve_levels": {"levels": config.evaluate.eval_levels, "samples": config.evaluate.eval_samples},
         "before_ppo": {
             "tokens": sum(_tokens(files.find(name)) for name in (GENERATE, SFT) if name in files.stages),
             "seconds": sum(_seconds(files, name) for name in (GENERATE, SFT) if name in files.stages),
@@ -123,7 +200,7 @@ def _curve(learned: RunRecord, *, has_episodes: bool) -> dict[str, list[float]]:
     found = {"seconds": success.seconds.tolist()}
     if has_episodes:
         found["episodes"] = success.timesteps.tolist()
-    tokens = next(iter(learned.series.get(_TOKENS, {}).values()), None)
+    tokens = next(iter(learned.series.get(GENERATED_TOKENS, {}).values()), None)
     if tokens is not None:
         known = np.concatenate([[0.0], tokens.timesteps]), np.concatenate([[0.0], tokens.values])
         found["tokens"] = np.interp(success.timesteps, *known).tolist()

@@ -30,6 +30,7 @@ WORLD_MODEL = {
     "next_state_exact": "next state exact",
     "answer_consistency": "answer leads to the prediction",
     "next_state_given_answer": "next state, given the answer",
+    "next_state_by_chance": "and by chance",
     "prediction_cells": "cells of the next state",
     "prediction_perplexity_per_token": "perplexity of the next state per token",
     "prediction_perplexity_per_cell": "per cell",
@@ -37,6 +38,8 @@ WORLD_MODEL = {
 }
 PLAY = {
     "well_formed": "well-formed",
+    "valid_actions": "valid actions",
+    "effective_actions": "actions with an effect",
     "effective": "turns with an effect",
     "actions": "actions",
     "turns": "turns",
@@ -90,6 +93,9 @@ def groups_of(records: Sequence[Record]) -> list[Group]:
             if record[name] != first[name]:
                 what = f"{record['arm']} of seed {record['seed']} was scored on other levels than {first['arm']}"
                 raise ConfigError(what, "report pipelines of one world and one number of levels together")
+        if (scored := record.get("curve_levels")) and first.get("curve_levels", scored) != scored:
+            what = f"{record['arm']} of seed {record['seed']} has a curve over other levels than {first['arm']}"
+            raise ConfigError(what, "report pipelines with one number of eval_levels and of eval_samples together")
         group = groups.setdefault(record["arm"], Group(record["arm"], []))
         if record["seed"] in [other["seed"] for other in group.records]:
             raise ConfigError(f"{record['arm']} of seed {record['seed']} is given twice", "leave out one of them")

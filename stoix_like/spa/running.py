@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import jax
 
-from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime.console import signals
@@ -22,12 +21,12 @@ from stoix_like.runtime.storage.atomic import atomic_write_text, write_output_te
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training.stopping import Interrupted, stopping_on_signals
 from stoix_like.spa.arms import EVALUATE, PRETRAIN, arm_of
-from stoix_like.spa.folders import LOCK, SOURCES, Layout, Source, read_sources, write_sources
+from stoix_like.spa.folders import LOCK, Layout, Source, read_sources, write_sources
 from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.record import read_config, write_record
 from stoix_like.spa.report import spa_page
 from stoix_like.spa.stage_configs import config_problems
-from stoix_like.spa.table import fitting_sources, run_stage_of
+from stoix_like.spa.table import fitting_sources, refuse_changed_stages, refuse_missing_stages, run_stage_of
 
 
 class PipelineOptions(NamedTuple):
@@ -52,24 +51,19 @@ def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: R
         raise ConfigError(f"spa: the arm {arm.name} has no stage {options.stage}", f"its stages are {stages}")
     if problems := config_problems(config, arm):
         raise ConfigError(problems, "docs/spa.md explains each leaf")
-    _refuse_another_pipeline(layout, config)
-    if options.stage not in (None, arm.stages[0]) and not layout.root.is_dir() and not options.sources:
-        raise RunError(f"there is no pipeline {layout.root}", f"its first stage is {arm.stages[0]}; run does all")
-    try:
-        layout.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
-    lock = RunLock(layout.root, LOCK, "wait until it has ended, or give another name")
     again = f"next: {command_line('spa', *options.argv)}"
+    lock: RunLock | None = None
     try:
         with stopping_on_signals() as stop, signals.closing_lines(lambda: [again]):
             pipeline = Pipeline(config, arm, layout, reporter, stop)
-            sources = _sources(pipeline, options.sources)
-            _note_config(layout, config, is_new=True)
-            reporter.info(_header(pipeline))
-            for name in [options.stage] if options.stage is not None else arm.stages:
+            _plan(pipeline, options)  # which refuses a call before anything is written
+            lock = _locked(layout)
+            sources = _plan(pipeline, options)  # with what another process may have done until then
+            _begin(pipeline, options, sources)
+            for name in arm.stages if options.stage is None else [options.stage]:
+                if stop.is_set:
+                    raise Interrupted(name)
                 manifest = run_stage_of(pipeline, name, sources)
-                _note_config(layout, config)
                 reporter.info(_line(name, manifest, sources))
                 _check_format(pipeline, name, manifest)
             if options.stage is None:
@@ -79,27 +73,66 @@ def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: R
         reporter.info(f"interrupted in {stopped}; what is finished is kept\n{again}")
         return INTERRUPTED
     finally:
-        lock.close()
+        if lock is not None:
+            lock.close()
     return 0
 
 
-def _refuse_another_pipeline(layout: Layout, config: SPAConfig) -> None:
+def _plan(pipeline: Pipeline, options: PipelineOptions) -> dict[str, Path]:
+    """{stage: folder} of what is taken from elsewhere. Nothing is written.
+
+    Raises:
+        ConfigError: the folder is another pipeline's, or a stage was done, or begun, with other settings.
+        RunError: the stage that is asked for needs one that is not done.
+        CheckpointError: a stage of `--from` does not fit.
+    """
+    layout, first = pipeline.layout, pipeline.arm.stages[0]
+    if options.stage not in (None, first) and not layout.root.is_dir() and not options.sources:
+        raise RunError(f"there is no pipeline {layout.root}", f"its first stage is {first}; run does all")
+    _refuse_another_pipeline(pipeline)
+    sources = _sources(pipeline, options.sources)
+    refuse_changed_stages(pipeline, sources)
+    if options.stage is not None:
+        refuse_missing_stages(pipeline, options.stage, sources)
+    return sources
+
+
+def _locked(layout: Layout) -> RunLock:
+    """The lock of the pipeline's folder, which is made."""
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
+    return RunLock(layout.root, LOCK, "give another name")
+
+
+def _begin(pipeline: Pipeline, options: PipelineOptions, sources: dict[str, Path]) -> None:
+    """Notes sources and configuration, and says what is run."""
+    layout, reporter = pipeline.layout, pipeline.reporter
+    new = {name: folder for name, folder in sources.items() if name not in read_sources(layout)}
+    for name, folder in new.items():
+        reporter.note(f"{name} is taken from {folder}")
+    if new:
+        write_sources(layout, sources)
+    elif options.sources and not sources:
+        reporter.note("--from: none of these stages is what this pipeline asks for, so all are done here")
+    text = to_yaml(pipeline.config)
+    if not layout.config.is_file() or layout.config.read_text() != text:
+        atomic_write_text(layout.config, text)
+    reporter.info(_header(pipeline))
+
+
+def _refuse_another_pipeline(pipeline: Pipeline) -> None:
     """Raises ConfigError if the name is that of another arm or seed, whose stages are another comparison's."""
+    layout = pipeline.layout
     if not layout.config.is_file():
         return
     before = read_config(layout)
-    for leaf in ("arm", "seed"):
-        now, then = get_leaf(config, leaf), get_leaf(before, leaf)
+    pairs = {"arm": (pipeline.arm.name, arm_of(before).name), "seed": (pipeline.config.model.seed, before.model.seed)}
+    for leaf, (now, then) in pairs.items():
         if now != then:
             what = f"{leaf}: {layout.root} was begun with {then}, not {now}"
             raise ConfigError(what, "give another name, and --from to take the stages that are the same")
-
-
-def _note_config(layout: Layout, config: SPAConfig, *, is_new: bool = False) -> None:
-    """Keeps the configuration with which stages are done; at the begin, only if there is none."""
-    text = to_yaml(config)
-    if not (layout.config.is_file() and (is_new or layout.config.read_text() == text)):
-        atomic_write_text(layout.config, text)
 
 
 def _check_format(pipeline: Pipeline, name: str, manifest: Manifest) -> None:
@@ -113,24 +146,19 @@ def _check_format(pipeline: Pipeline, name: str, manifest: Manifest) -> None:
 
 
 def _sources(pipeline: Pipeline, given: dict[str, Source]) -> dict[str, Path]:
-    """{stage: folder} of what is taken from elsewhere, which is decided once. Raises ConfigError if it is another."""
+    """{stage: folder} of what is taken from elsewhere, now or when the pipeline was begun.
+
+    Raises ConfigError if another folder was taken for a stage before.
+    """
     layout = pipeline.layout
     noted = read_sources(layout)
-    if not given:
-        return noted
-    if (layout.root / SOURCES).is_file():
-        named = {name: source.folder for name, source in given.items() if source.is_named or name in noted}
-        if other := [name for name in named if name not in noted or noted[name].resolve() != named[name].resolve()]:
-            what = f"--from: {layout.root} was begun with other stages than {named[other[0]]}"
+    for name, source in given.items():
+        if name in noted and noted[name].resolve() != source.folder.resolve():
+            what = f"--from: {layout.root} was begun with other stages than {source.folder}"
             raise ConfigError(what, "leave out --from, or give another name")
-        return noted
-    taken = fitting_sources(pipeline, given)
-    for name, folder in taken.items():
-        pipeline.reporter.note(f"{name} is taken from {folder}")
-    if not taken:
-        pipeline.reporter.note("--from: none of these stages is what this pipeline asks for, so all are done here")
-    write_sources(layout, taken)
-    return taken
+        if source.folder.resolve().parent == layout.root.resolve():
+            raise ConfigError(f"--from: {source.folder} is of this pipeline", "leave it out, or give another name")
+    return fitting_sources(pipeline, given, noted)
 
 
 def _header(pipeline: Pipeline) -> str:

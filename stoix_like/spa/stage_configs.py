@@ -59,9 +59,9 @@ _TABLES: dict[str, dict[str, str]] = {
     PPO: _AGENT
     | _EVALUATIONS
     | _without_stage(PPO, "group_size", "mode", "critic_lr", "decay_learning_rates", "epochs", "gamma", "gae_lambda")
-    | _without_stage(PPO, "clip_eps", "clip_eps_high", "value_clip_eps", "vf_coef", "entropy_of", "max_grad_norm")
+    | _without_stage(PPO, "clip_eps", "clip_eps_high", "dual_clip", "value_clip_eps", "vf_coef", "entropy_of")
     | _without_stage(PPO, "reward_scale", "standardize_advantages", "critic", "critic_warmup_updates", "turn_gamma")
-    | _without_stage(PPO, "kl_coef", "loss_mask", "old_log_probs")
+    | _without_stage(PPO, "kl_coef", "loss_mask", "old_log_probs", "max_grad_norm")
     | {
         _PENALTY: _PENALTY,
         "ppo_updates": "num_updates",
@@ -85,9 +85,15 @@ _OWN: dict[str, tuple[str, ...]] = {
     SFT: ("sft_epochs",),
     EVALUATE: ("final_eval_levels", "eval_forced_prediction"),
 }
+_PLAIN_OWN = {EVALUATE: ("final_eval_levels",)}
 #: Of PPO without language, with the sizes that solve FrozenLake: docs/benchmarks/agents.md.
-_PLAIN_TABLE = {"task_id": "task_id", "kwargs": "kwargs", "seed": "seed", "ppo_updates": "num_updates"}
-_PLAIN_TABLE |= {"ppo_envs": "num_envs", "eval_levels": "num_eval_episodes", "eval_interval": "eval_interval"}
+_PLAIN_WORLD = _WORLD | {"seed": "seed"}
+_PLAIN_TABLES = {
+    PPO: _PLAIN_WORLD
+    | {"ppo_updates": "num_updates", "ppo_envs": "num_envs"}
+    | {"eval_levels": "num_eval_episodes", "eval_interval": "eval_interval"},
+    EVALUATE: _PLAIN_WORLD,
+}
 _PLAIN_LEAVES = {"rollout_length": 16, "num_minibatches": 4, "actor_lr": 1e-3, "hidden_dim": 128}
 _BASE = {"all_renderings": False}  # it learns those of the arms
 _UNSHOWN = {"num_shown_episodes": 0}  # of stages whose episodes nobody looks at
@@ -106,9 +112,11 @@ def algorithm_of(arm: Arm, stage: str) -> str:
 def settings_of(config: SPAConfig, arm: Arm, stage: str) -> dict[str, Any]:
     """{leaf of the pipeline: value} of all that what a stage makes depends on."""
     read = config if stage == PRETRAIN else arm.config
-    names = (*_table(arm, stage), *_OWN.get(stage, ()))
+    is_plain = arm.name == PLAIN
+    names = (*_table(arm, stage), *(_PLAIN_OWN if is_plain else _OWN).get(stage, ()))
     seen = () if stage == EVALUATE else _ONLY_SHOW
-    return {name: get_leaf(read, name) for name in names if name not in seen}
+    found = {name: get_leaf(read, name) for name in names if name not in seen}
+    return found | (_PLAIN_LEAVES if is_plain and stage == PPO else {})
 
 
 def stage_config(config: SPAConfig, arm: Arm, stage: str, leaves: Mapping[str, Any]) -> Any:
@@ -153,4 +161,4 @@ def _base_problems(config: SPAConfig, arm: Arm) -> list[str]:
 
 
 def _table(arm: Arm, stage: str) -> dict[str, str]:
-    return _PLAIN_TABLE if arm.name == PLAIN else _TABLES[stage]
+    return (_PLAIN_TABLES if arm.name == PLAIN else _TABLES)[stage]

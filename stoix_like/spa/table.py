@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoix_like.algorithms.text.world_rows import truncated
+from stoix_like.algorithms.text.world_rows import kept_tokens
 from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, refuse_changed_settings
 from stoix_like.runtime.stages.table import Stage, StageFiles, is_done
-from stoix_like.runtime.weights.parameters import PARAMETERS
 from stoix_like.spa.arms import EVALUATE, GENERATE, PLAIN, PPO, PRETRAIN, SFT, Arm
 from stoix_like.spa.evaluating import evaluate_stage
 from stoix_like.spa.folders import Source
 from stoix_like.spa.generating import check_rows, generate_stage
 from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.stage_configs import settings_of
-from stoix_like.spa.training import train_stage
+from stoix_like.spa.training import BEGUN_HINT, read_begun, train_stage
 
 
 def _pretrain(pipeline: Pipeline, files: StageFiles, call: StageCall) -> Manifest:
@@ -29,7 +28,8 @@ def _fine_tune(pipeline: Pipeline, files: StageFiles, call: StageCall) -> Manife
     """A gradient step is an update. An evaluation reads the rows of validation, once an epoch."""
     section = pipeline.arm.config.sft
     training, _ = check_rows(files)
-    num_rows = len(truncated(training.turns, section.sft_max_length, section.sft_truncation).tokens)
+    kept = kept_tokens(training.turns, section.sft_max_length, section.sft_truncation)
+    num_rows = int(kept.any(axis=(1, 2)).sum())
     per_epoch = num_rows // section.sft_batch_size
     if per_epoch == 0:
         what = f"sft_batch_size: {section.sft_batch_size} rows a step, and there are {num_rows} to learn from"
@@ -42,7 +42,7 @@ def _fine_tune(pipeline: Pipeline, files: StageFiles, call: StageCall) -> Manife
         num_minibatches=1,
         eval_interval=per_epoch,
         save_interval=per_epoch,
-        load_path=str(files.folder(PRETRAIN) / PARAMETERS),
+        before=PRETRAIN,
         data_path=str(files.folder(GENERATE)),
     )
 
@@ -51,9 +51,10 @@ def _ppo(pipeline: Pipeline, files: StageFiles, call: StageCall) -> Manifest:
     if pipeline.arm.name == PLAIN:
         return train_stage(pipeline, files, call)
     before = SFT if SFT in pipeline.arm.stages else PRETRAIN
-    return train_stage(pipeline, files, call, load_path=str(files.folder(before) / PARAMETERS))
+    return train_stage(pipeline, files, call, before=before)
 
 
+_HINT = "leave it out, or use its values"
 _WORK = {PRETRAIN: _pretrain, GENERATE: generate_stage, SFT: _fine_tune, PPO: _ppo, EVALUATE: evaluate_stage}
 #: {stage: those whose outputs it reads, if the arm has them}
 _READS = {
@@ -91,39 +92,77 @@ def run_stage_of(pipeline: Pipeline, name: str, sources: Mapping[str, Path]) -> 
     stages = stages_of_arm(pipeline.config, pipeline.arm)
     files = StageFiles(pipeline.layout.root, stages, sources)
     stage = files.stages[name]
-    for other in _READS[name]:
-        if other in files.stages and files.done(other) and not is_done(files.stages[other], files):
-            what = f"the stage {other} of {files.folder(other).parent} is due again: what it was made from has changed"
-            raise RunError(what, "run the stages in their order")
+    _refuse_missing(files, name)
     call = stage.call(files, pipeline.settings(name))
     if name not in sources:
         manifest: Manifest = stage.work(pipeline, files, call)
         return manifest
     found = files.done(name)
-    refuse_changed_settings(f"{sources[name]}", found.settings, call.settings, "leave it out, or use its values")
-    if not is_done(stage, files):
-        what = f"{sources[name]} was made from other stages than those of {pipeline.layout.root}, or lacks a file"
-        raise CheckpointError(what, "give these stages as well, or leave it out")
+    refuse_changed_settings(f"{sources[name]}", found.settings, call.settings, _HINT)
+    if not _is_result(stage, files):
+        raise _of_other_stages(sources[name], pipeline)
     return found
 
 
-def fitting_sources(pipeline: Pipeline, found: Mapping[str, Source]) -> dict[str, Path]:
+def refuse_changed_stages(pipeline: Pipeline, sources: Mapping[str, Path]) -> None:
+    """Raises ConfigError if any stage was done, or begun, with other settings than are asked for. Writes nothing."""
+    for name in pipeline.arm.stages:
+        elsewhere = sources.get(name)
+        folder = pipeline.layout.stage(name) if elsewhere is None else elsewhere
+        if (found := read_manifest(folder)) is not None:
+            what, hint = (name, BEGUN_HINT) if elsewhere is None else (str(elsewhere), _HINT)
+            refuse_changed_settings(what, found.settings, pipeline.settings(name), hint)
+        elif elsewhere is None and (begun := read_begun(folder)):
+            refuse_changed_settings(name, begun["settings"], pipeline.settings(name), BEGUN_HINT)
+
+
+def refuse_missing_stages(pipeline: Pipeline, name: str, sources: Mapping[str, Path]) -> None:
+    """Raises RunError if a stage that the stage `name` reads is not done, or is due again. Writes nothing."""
+    _refuse_missing(StageFiles(pipeline.layout.root, stages_of_arm(pipeline.config, pipeline.arm), sources), name)
+
+
+def _refuse_missing(files: StageFiles, name: str) -> None:
+    for other in _READS[name]:
+        if other not in files.stages:
+            continue
+        files.done(other)
+        if not is_done(files.stages[other], files):
+            what = f"the stage {other} of {files.folder(other).parent} is due again: what it was made from has changed"
+            raise RunError(what, "run the stages in their order")
+
+
+def _is_result(stage: Stage, files: StageFiles) -> bool:
+    """Whether a stage is done, and was made from what it would be made from here and from nothing else."""
+    manifest = files.find(stage.name)
+    return manifest is not None and manifest.inputs == dict(stage.inputs(files)) and is_done(stage, files)
+
+
+def _of_other_stages(source: Path, pipeline: Pipeline) -> CheckpointError:
+    what = f"{source} was made from other stages than those of {pipeline.layout.root}, or lacks a file"
+    return CheckpointError(what, "give these stages as well, or leave it out")
+
+
+def fitting_sources(pipeline: Pipeline, found: Mapping[str, Source], noted: Mapping[str, Path]) -> dict[str, Path]:
     """{stage: folder} of the sources that the arm takes: of pipelines the first stages that are what it asks for.
 
-    Stages that are named by their own paths are taken, and refused later if they do not fit.
+    Those that are `noted` already stay. Raises ConfigError or CheckpointError for a stage that is named by its own path
+    and is not what the arm asks for, or is there already.
     """
-    taken: dict[str, Path] = {}
+    taken = dict(noted)
     stages = stages_of_arm(pipeline.config, pipeline.arm)
     for stage in stages:
         own = pipeline.layout.stage(stage.name)
-        if (source := found.get(stage.name)) is None or (own.is_dir() and not source.is_named):
+        if (source := found.get(stage.name)) is None or stage.name in noted or (own.is_dir() and not source.is_named):
             continue
         if own.is_dir():
             what = f"--from: {pipeline.layout.root} has a stage {stage.name} of its own"
             raise ConfigError(what, "leave it out, or give another name")
         files = StageFiles(pipeline.layout.root, stages, {**taken, stage.name: source.folder})
-        manifest = files.find(stage.name)
-        is_same = manifest is not None and manifest.settings == pipeline.settings(stage.name)
-        if source.is_named or (is_same and is_done(stage, files)):
+        manifest, asked = files.done(stage.name), pipeline.settings(stage.name)
+        if source.is_named:
+            refuse_changed_settings(str(source.folder), manifest.settings, asked, _HINT)
+            if not _is_result(stage, files):
+                raise _of_other_stages(source.folder, pipeline)
+        if manifest.settings == asked and _is_result(stage, files):
             taken[stage.name] = source.folder
     return taken

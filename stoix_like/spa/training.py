@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from stoix_like.algorithms.agent.counting import GENERATED_TOKENS, TRAINED_TOKENS
 from stoix_like.errors import StorageError
 from stoix_like.runtime.loading.config import loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
@@ -29,32 +30,44 @@ from stoix_like.runtime.training.driver import DONE
 from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.runtime.training.train import train
 from stoix_like.runtime.weights.parameters import PARAMETERS
+from stoix_like.spa.arms import EVALUATE
 from stoix_like.spa.folders import BEGUN
-from stoix_like.spa.pipeline import TOKENIZER, Pipeline, tokenizer_name, write_params
+from stoix_like.spa.pipeline import TOKENIZER, Pipeline, agent_of, read_params, tokenizer_name, write_params
 from stoix_like.spa.stage_configs import algorithm_of
 
 _COUNTS = {  # {fact: the metric of the last update that it is}
-    "generated_tokens": "actor/generated_tokens_max",
-    "trained_tokens": "trainer/trained_tokens_max",
+    "generated_tokens": GENERATED_TOKENS,
+    "trained_tokens": TRAINED_TOKENS,
 }
-_HINT = "use the former values, or remove the folder of the stage to begin it again"
+BEGUN_HINT = "use the former values, or remove the folder of the stage to begin it again"
 
 
-def train_stage(pipeline: Pipeline, files: StageFiles, call: StageCall, **leaves: Any) -> Manifest:
+def train_stage(
+    pipeline: Pipeline, files: StageFiles, call: StageCall, before: str | None = None, **leaves: Any
+) -> Manifest:
     """Trains, or goes on with what was begun.
 
     Args:
         pipeline: of the stage.
         files: of its stages.
         call: what is asked for.
-        leaves: of the run's configuration that depend on the stages before, such as `load_path`.
+        before: the stage with whose parameters the run begins; None for fresh ones.
+        leaves: of the run's configuration that depend on the stages before.
 
     Raises:
+        CheckpointError: these parameters are not those that the manifest of the stage before names.
         Interrupted: a signal ended the run.
         ConfigError: the stage was done, or begun, with other settings.
     """
     folder = files.folder(call.name)
-    return run_stage(folder, call, lambda: _train(pipeline, folder, call, leaves))
+
+    def work() -> StageResult:
+        if before is None:
+            return _train(pipeline, folder, call, leaves)
+        read_params(files, before, agent_of(pipeline, EVALUATE))  # which plays with the parameters of all stages
+        return _train(pipeline, folder, call, {"load_path": str(files.folder(before) / PARAMETERS)} | leaves)
+
+    return run_stage(folder, call, work, hint=BEGUN_HINT)
 
 
 def _train(pipeline: Pipeline, folder: Path, call: StageCall, leaves: dict[str, Any]) -> StageResult:
@@ -77,20 +90,26 @@ def _train(pipeline: Pipeline, folder: Path, call: StageCall, leaves: dict[str, 
 
 def _prepared_run(folder: Path, call: StageCall) -> Path:
     """The path of the run: there if it is to go on, and gone if it was begun from something else."""
-    run, path = folder / RUN, folder / BEGUN
-    begun: dict[str, Any] = {}
-    try:
-        begun = read_signed(path, ("inputs", "settings"))
-    except SignedJsonError as error:
-        if not error.is_missing:
-            raise StorageError(f"{path} cannot be used: {error.reason}", _HINT) from error
+    run, begun = folder / RUN, read_begun(folder)
     if begun:
-        refuse_changed_settings(call.name, begun["settings"], call.settings, _HINT)
+        refuse_changed_settings(call.name, begun["settings"], call.settings, BEGUN_HINT)
     has_checkpoint = any((run / "checkpoints").glob("[0-9]*/meta.json"))
     if run.is_dir() and (begun.get("inputs") != call.inputs or not has_checkpoint):
         shutil.rmtree(run)
-    atomic_write_text(path, signed_text({"inputs": call.inputs, "settings": call.settings}))
+    atomic_write_text(folder / BEGUN, signed_text({"inputs": call.inputs, "settings": call.settings}))
     return run
+
+
+def read_begun(folder: Path) -> dict[str, Any]:
+    """The inputs and settings with which the run of a stage was begun; empty if it was not. Raises StorageError."""
+    path = folder / BEGUN
+    try:
+        begun: dict[str, Any] = read_signed(path, ("inputs", "settings"))
+    except SignedJsonError as error:
+        if error.is_missing:
+            return {}
+        raise StorageError(f"{path} cannot be used: {error.reason}", BEGUN_HINT) from error
+    return begun
 
 
 def _last_params(algorithm: str, config: Any, run: Path, update: int) -> Any:

@@ -68,6 +68,6 @@ def test_what_is_wrong_with_a_command_line_is_said_in_two_lines(argv, error, cap
 
 
 def test_the_presets_are_whole(capsys):
-    for name in ("frozen_lake", "sokoban", "smoke"):
+    for name in ("frozen_lake", "frozen_lake_6x6", "sokoban", "smoke"):
         assert exit_code(spa.main, ["run", "--config", f"spa/small/{name}", "--print-config"]) == 0
     assert "Sokoban" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.marks import full
 from support.scripted_runs import Scripts, finish
 
 from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, read_rows
@@ -86,8 +87,11 @@ def test_a_second_call_does_nothing_and_other_settings_are_refused(done):
     before = {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
     scripts.run("spa", "run", "smoke")  # with the configuration that it was begun with
     assert before == {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
-    refused = refusal(scripts, "sft", "smoke", "--sft-lr", "0.1")
-    assert "sft: sft_lr is 0.1, and it was begun with 0.003" in refused
+    kept = (root(scripts) / "config.yaml").read_text()
+    for words in (("sft", "smoke"), ("run", "smoke"), ("evaluate", "smoke")):
+        refused = refusal(scripts, *words, "--sft-lr", "0.1")
+        assert "sft: sft_lr is 0.1, and it was begun with 0.003" in refused
+    assert (root(scripts) / "config.yaml").read_text() == kept  # so that the next call is as it was
 
 
 def test_damage_and_strangers_are_told_in_two_lines(done, tmp_path):
@@ -99,7 +103,9 @@ def test_damage_and_strangers_are_told_in_two_lines(done, tmp_path):
     shutil.copy(root(scripts) / "ppo" / "manifest.json", copy / "ppo")
     shutil.copy(copy / "pretrain" / "params.safetensors", copy / "sft")
     (copy / "evaluate" / "manifest.json").unlink()
-    assert "params.safetensors has the hash" in refusal(scripts, "evaluate", "[x]")
+    for stage in ("evaluate", "ppo"):
+        assert "params.safetensors has the hash" in refusal(scripts, stage, "[x]")
+        (copy / "ppo" / "manifest.json").unlink(missing_ok=True)
     nobody = refusal(scripts, "report", str(tmp_path / "none.json"))
     assert "is no result of SPA" in nobody
     no_stage = refusal(scripts, "ppo", "new", *SMOKE)
@@ -107,6 +113,10 @@ def test_damage_and_strangers_are_told_in_two_lines(done, tmp_path):
     assert not root(scripts, "new").exists()
     other = refusal(scripts, "run", "smoke", "--arm", "masked")
     assert "arm: runs/spa/smoke was begun with spa, not masked" in other
+    assert "'' is no name of a pipeline" in refusal(scripts, "ppo", "")
+    assert "--resume is of a run" in refusal(scripts, "run", "smoke", "--resume", "runs/x")
+    assert "of which pipeline?" in refusal(scripts, "sft", "--from", "runs/spa/smoke")
+    assert "is of this pipeline" in refusal(scripts, "run", "smoke", "--from", "runs/spa/smoke")
     shutil.rmtree(copy)
 
 
@@ -139,22 +149,25 @@ def test_ppo_without_language_is_scored_on_the_same_levels(done):
     assert ">plain_ppo<" in (scripts.cwd / "plain.html").read_text()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("place", ["inside", "before its manifest"])
-@pytest.mark.parametrize("stage", STAGE_NAMES)
+PLACES = [(stage, place) for stage in STAGE_NAMES for place in ("inside", "before its manifest")]
+
+
+@pytest.mark.parametrize(("stage", "place"), [full(*x) if x != ("ppo", "inside") else x for x in PLACES])
 def test_a_pipeline_that_is_killed_goes_on_to_the_same(done, tmp_path, stage, place):
     finished, _ = done
     scripts = Scripts(tmp_path, finished.cache)
     before = STAGE_NAMES[: STAGE_NAMES.index(stage)]
     for name in before:  # what was done before is taken as it is
         shutil.copytree(root(finished) / name, root(scripts) / name)
-    words = ["run", "smoke", *SMOKE, "--save-interval", "100"]
+    words = ["run", "smoke", *SMOKE, "--save-interval", "1" if stage == "ppo" else "40"]
     command = [sys.executable, "-c", DYING, stage, place, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=scripts.cwd, env=scripts.environment(), **pipes) as process:
         said = finish(process)
     assert process.returncode == -signal.SIGKILL, said
     assert set(outputs(scripts)) == set(before)
+    if place == "inside" and stage in ("pretrain", "sft", "ppo"):  # the run goes on, from a state that has learned
+        assert max(int(path.name) for path in (root(scripts) / stage / "run" / "checkpoints").glob("[0-9]*")) > 0
     scripts.run("spa", *words)
     assert outputs(scripts) == outputs(finished)
     of_both = [read_arrays(root(one) / "evaluate" / "scores.npz") for one in (scripts, finished)]

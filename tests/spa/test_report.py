@@ -71,6 +71,10 @@ def test_what_data_and_fine_tuning_cost_is_counted():
         ([record(), record()], "spa of seed 0 is given twice"),
         ([record("plain_ppo"), record(level_hash="def")], "spa of seed 0 was scored on other levels than plain_ppo"),
         ([record(), record(seed=1, settings={"ppo_lr": 0.1})], "spa of seed 1 has another ppo_lr"),
+        (
+            [record(curve_levels={"levels": 64}), record("state", curve_levels={"levels": 4})],
+            "state of seed 0 has a curve over other levels than spa",
+        ),
     ],
 )
 def test_arms_of_other_levels_are_not_compared(records, error):
@@ -87,6 +91,40 @@ def test_what_is_no_record_is_told(tmp_path, text):
         read_record(path)
     path.write_text(json.dumps(record()))
     assert read_record(path) == record()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("points", [1], "its points is no mapping"),
+        ("points", {}, "its points have no ppo"),
+        ("points", {"ppo": {"success": 0.1}}, "success of its point ppo is neither"),
+        ("points", {"ppo": {"success": [0.1]}}, "success of its point ppo is neither"),
+        ("world", "x", "its world is no mapping"),
+        ("world", {"task_id": "x"}, "its world has no task_id or kwargs"),
+        ("settings", None, "its settings is no mapping"),
+        ("curve", [], "its curve is no mapping"),
+        ("curve", {"success": [0.1, 0.2], "episodes": [0]}, "lists of several lengths"),
+        ("curve", {"success": ["x"]}, "success of its curve is no list of numbers"),
+        ("stages", {"ppo": {}}, "its stage ppo has no seconds or facts"),
+        ("seed", "0", "its seed is no whole number"),
+    ],
+)
+def test_a_record_with_a_wrong_field_is_told(tmp_path, field, value, error):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(record(**{field: value})))
+    with pytest.raises(CheckpointError, match=error):
+        read_record(path)
+
+
+def test_numbers_that_were_not_finite_are_missing(tmp_path):
+    path, one = tmp_path / "results.json", record()
+    one["points"]["ppo"]["prediction_perplexity_per_token"] = None
+    one["curve"]["tokens"][0] = None
+    path.write_text(json.dumps(one))
+    found = read_record(path)
+    assert "prediction_perplexity_per_token" not in found["points"]["ppo"]
+    assert "perplexity" in spa_page([found])
 
 
 def test_a_folder_without_a_pipeline_is_told(tmp_path):

@@ -10,8 +10,10 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, write_rows
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.table import StageFiles
+from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.signed_json import signed_text
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
-from stoix_like.spa.folders import Layout, Source, find_sources, write_sources
+from stoix_like.spa.folders import BEGUN, Layout, Source, find_sources, write_sources
 from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.running import PipelineOptions, run
 from stoix_like.spa.table import fitting_sources, run_stage_of, stages_of_arm
@@ -48,7 +50,7 @@ def finish_stages(pipeline, names=STAGE_NAMES):
 )
 def test_of_a_pipeline_the_first_stages_are_taken_that_are_the_same(tmp_path, leaves, taken):
     finish_stages(pipeline_at(tmp_path / "a"))
-    found = fitting_sources(pipeline_at(tmp_path / "b", **leaves), find_sources([str(tmp_path / "a")]))
+    found = fitting_sources(pipeline_at(tmp_path / "b", **leaves), find_sources([str(tmp_path / "a")]), {})
     assert " ".join(found) == taken
     assert all(folder == tmp_path / "a" / name for name, folder in found.items())
 
@@ -72,26 +74,68 @@ def test_what_a_pipeline_has_taken_from_elsewhere_is_taken_from_there(tmp_path):
 def test_a_named_stage_that_does_not_fit_is_refused(tmp_path):
     finish_stages(pipeline_at(tmp_path / "a"))
     other = pipeline_at(tmp_path / "b", pretrain_lr=0.1)
-    sources = fitting_sources(other, find_sources([str(tmp_path / "a" / "pretrain")]))
+    named = find_sources([str(tmp_path / "a" / "pretrain")])
     with pytest.raises(ConfigError, match=r"pretrain_lr is 0.1, and it was begun with 0.003"):
-        run_stage_of(other, "pretrain", sources)
+        fitting_sources(other, named, {})
+    with pytest.raises(ConfigError, match=r"pretrain_lr is 0.1, and it was begun with 0.003"):
+        run(other.config, other.layout, PipelineOptions(None, named, ()), SILENT)
+    assert not other.layout.root.exists()
+    with pytest.raises(ConfigError, match=r"pretrain_lr is 0.1, and it was begun with 0.003"):
+        run_stage_of(other, "pretrain", {"pretrain": tmp_path / "a" / "pretrain"})  # as noted before it was changed
 
 
 def test_a_named_stage_of_another_base_is_refused(tmp_path):
     finish_stages(pipeline_at(tmp_path / "a"))
     other = finish_stages(pipeline_at(tmp_path / "b", pretrain_lr=0.1), ["pretrain"])
-    sources = fitting_sources(other, find_sources([str(tmp_path / "a" / "generate")]))
     with pytest.raises(CheckpointError, match="was made from other stages than those of"):
-        run_stage_of(other, "generate", sources)
+        fitting_sources(other, find_sources([str(tmp_path / "a" / "generate")]), {})
+    with pytest.raises(CheckpointError, match="was made from other stages than those of"):
+        run_stage_of(other, "generate", {"generate": tmp_path / "a" / "generate"})
+
+
+def test_an_arm_without_fine_tuning_does_not_take_what_was_learned_after_it(tmp_path):
+    """Even if all leaves that its PPO reads are those of the other arm."""
+    fine_tuned = finish_stages(pipeline_at(tmp_path / "a", baseline_mode="worldmodel"))
+    state = pipeline_at(tmp_path / "b", baseline_mode="worldmodel", arm="state")
+    assert state.settings("ppo") == fine_tuned.settings("ppo")
+    assert list(fitting_sources(state, find_sources([str(tmp_path / "a")]), {})) == ["pretrain"]
+    with pytest.raises(CheckpointError, match="was made from other stages than those of"):
+        run_stage_of(state, "ppo", {name: tmp_path / "a" / name for name in ("pretrain", "ppo")})
+
+
+def test_what_was_taken_stays_and_what_fits_later_is_added(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"), ["pretrain"])
+    whole, other = finish_stages(pipeline_at(tmp_path / "c")), pipeline_at(tmp_path / "b")
+    noted = fitting_sources(other, find_sources([str(tmp_path / "a")]), {})
+    assert list(noted) == ["pretrain"]
+    found = fitting_sources(other, find_sources([str(tmp_path / "c")]), noted)
+    assert found == noted | {name: whole.layout.stage(name) for name in STAGE_NAMES[1:]}
+
+
+def test_a_stage_that_was_begun_with_other_settings_is_told_before_anything_is_written(tmp_path):
+    one = finish_stages(pipeline_at(tmp_path / "a"), ["pretrain"])
+    folder = tmp_path / "a" / "generate"
+    begun = {"inputs": {}, "settings": one.settings("generate") | {"generate_batches": 7}}
+    folder.mkdir()
+    atomic_write_text(folder / BEGUN, signed_text(begun))
+    before = sorted(tmp_path.rglob("*"))
+    assert folder / BEGUN in before
+    for stage in (None, "pretrain"):
+        with pytest.raises(ConfigError, match="generate: generate_batches is 5, and it was begun with 7"):
+            run(one.config, one.layout, PipelineOptions(stage, {}, ()), SILENT)
+    named = PipelineOptions("ppo", find_sources([str(tmp_path / "a")]), ())
+    with pytest.raises(RunError, match=r"the stage sft of .* is not done"):
+        run(one.config, Layout(tmp_path / "b"), named, SILENT)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_stage_of_ones_own_is_not_replaced(tmp_path):
     finish_stages(pipeline_at(tmp_path / "a"))
     own = finish_stages(pipeline_at(tmp_path / "b"), ["pretrain"])
     whole = {name: Source(tmp_path / "a" / name, False) for name in STAGE_NAMES}
-    assert "pretrain" not in fitting_sources(own, whole)
+    assert "pretrain" not in fitting_sources(own, whole, {})
     with pytest.raises(ConfigError, match="has a stage pretrain of its own"):
-        fitting_sources(own, {"pretrain": Source(tmp_path / "a" / "pretrain", True)})
+        fitting_sources(own, {"pretrain": Source(tmp_path / "a" / "pretrain", True)}, {})
 
 
 def test_a_stage_whose_base_has_changed_is_not_built_upon(tmp_path):

@@ -29,6 +29,7 @@ OTHERS = {  # other values than the defaults, where one more, or the other choic
     "sft_microbatches": 2,
     "sft_max_length": 50,
     "ppo_value_clip_eps": 0.3,
+    "ppo_dual_clip": 3.0,
     "rollout_filter_ratio": 0.5,
     "ppo_minibatches": 2,
     "ppo_microbatches": 2,

@@ -11,14 +11,12 @@ import stoix_like.runtime.stages.run as stages
 from stoix_like.commands.entry import run_main
 from stoix_like.commands.runs import spa
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
-from stoix_like.spa import evaluating, generating, training
+from stoix_like.spa import evaluating, generating
 
+TRAINED = ("pretrain", "sft", "ppo")  # killed when another checkpoint than that of update 0 is there
 #: {stage: (what it calls for each part of its work, how many parts are done before it is killed inside)}
 PARTS = {
-    "pretrain": (CheckpointStore, "save", 1),
     "generate": (generating.row_files, "write_rows", 1),  # rows to learn from are written, those of validation are not
-    "sft": (CheckpointStore, "save", 2),
-    "ppo": (training, "write_params", 0),  # the run is done, and its parameters are not written
     "evaluate": (evaluating, "write_arrays", 0),
 }
 
@@ -35,9 +33,18 @@ def kill_before(owner, name, is_there):
     setattr(owner, name, call)
 
 
+def has_learned(store):
+    """Whether a checkpoint of the state of a run, not that of its best one, is of an update after the first."""
+    return store.folder.name == "checkpoints" and any(
+        int(path.parent.name) for path in store.folder.glob("*/meta.json")
+    )
+
+
 if __name__ == "__main__":
     stage, place, *argv = sys.argv[1:]
-    if place == "inside":
+    if place == "inside" and stage in TRAINED:
+        kill_before(CheckpointStore, "save", lambda store, *_: store.folder.parts[-3] == stage and has_learned(store))
+    elif place == "inside":
         owner, name, parts = PARTS[stage]
         calls = iter(range(1_000))
         kill_before(owner, name, lambda *_: next(calls) == parts)

@@ -21,7 +21,7 @@ from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 if TYPE_CHECKING:
     from stoix_like.runtime.training.train import TrainResult
 
-COMMAND, KIND, RUN = "spa", "spa", "run"
+COMMAND, KIND, RUN, FROM = "spa", "spa", "run", "--from"
 #: {stage: what comes of it}
 STAGES = {
     RUN: "all stages of a pipeline that are due, one after the other",
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> TrainResult | int:
         raise ConfigError(what, f"stages: {', '.join(STAGES)}")
     if name == "report":
         return _report(rest)
-    if name in RUNS and (not rest or rest[0].startswith("-")):
+    if name in RUNS and (not rest or rest[0].startswith("-")) and FROM not in rest:
         return RUNS[name](rest)
     return _run_pipeline(name, rest)
 
@@ -73,6 +73,8 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
         print(help.help_text(SPAConfig, KIND, DEFAULT_PRESETS[KIND], command=COMMAND, options=_options()))
         return 0
     given, words = arguments.parse_known_args(words)
+    if name is None:
+        name, words = _last_name(words)
     if name is None and stage != RUN:
         raise ConfigError(f"spa {stage}: of which pipeline?", f"give its name: {usage(COMMAND)} {stage} NAME")
     loaded = _load(name, words)
@@ -88,10 +90,26 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
     reporter = Reporter()
     for note in loaded.notes:
         reporter.note(note)
-    layout = layout_of(loaded.config.pipeline.save_dir, name or _name_of(loaded))
-    again = (stage, layout.root.name, *argv[name is not None :])
+    layout = layout_of(loaded.config.pipeline.save_dir, _name_of(loaded) if name is None else name)
+    again = (stage, layout.root.name, *_without(argv, name))
     options = PipelineOptions(None if stage == RUN else stage, find_sources(given.sources), again)
     return run(loaded.config, layout, options, reporter)
+
+
+def _last_name(words: list[str]) -> tuple[str | None, list[str]]:
+    """(the name of a pipeline that stands after flags, or None; the other words)."""
+    rest = read_partial(SPAConfig, KIND, words, DEFAULT_PRESETS[KIND]).rest
+    if len(rest) != 1 or rest[0].startswith("-"):
+        return None, words
+    return rest[0], _without(words, rest[0])
+
+
+def _without(words: list[str], name: str | None) -> list[str]:
+    """The words without a name, which is the first one or follows flags."""
+    if name is None:
+        return words
+    place = 0 if words[0] == name else len(words) - 1 - words[::-1].index(name)
+    return words[:place] + words[place + 1 :]
 
 
 def _load(name: str | None, words: list[str]) -> PartialConfig:
@@ -105,6 +123,9 @@ def _load(name: str | None, words: list[str]) -> PartialConfig:
         begun = Path(save_dir) / name / "config.yaml"
         default = str(begun) if begun.is_file() else default
     loaded = read_partial(SPAConfig, KIND, words, default)
+    for option in ("resume", "profile"):
+        if getattr(loaded.options, option):
+            raise ConfigError(f"spa: --{option} is of a run", "the same command goes on where the pipeline stopped")
     if loaded.rest:
         problems = flags.parse_flags(loaded.rest, SPAConfig).problems
         raise ConfigError(problems or [f"spa: what is {loaded.rest[0]}?"], "--help lists every flag")
@@ -113,8 +134,10 @@ def _load(name: str | None, words: list[str]) -> PartialConfig:
 
 def _name_of(loaded: PartialConfig) -> str:
     """The name of a pipeline that has none: of its preset, with arm and seed if they are not the first ones."""
+    from stoix_like.spa.arms import arm_of
+
     parts = [Path(loaded.options.config or DEFAULT_PRESETS[KIND]).stem]
-    parts += [loaded.config.pipeline.arm] if loaded.config.pipeline.arm != "spa" else []
+    parts += [arm] if (arm := arm_of(loaded.config).name) != "spa" else []
     parts += [f"seed{loaded.config.model.seed}"] if loaded.config.model.seed else []
     return "-".join(parts)
 
@@ -150,5 +173,5 @@ def _options() -> dict[str, tuple[str, str]]:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog(COMMAND), "The stages of SPA.", add_help=False)
-    parser.add_argument("--from", action="append", default=[], metavar="PATH", dest="sources")
+    parser.add_argument(FROM, action="append", default=[], metavar="PATH", dest="sources")
     return parser

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stoix_like.algorithms.text.world_rows import WrittenTurns
+from stoix_like.config.checks.agent import TEXT_WORLDS
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.language.templates import ASSISTANT, THINK, USER
 from stoix_like.language.tokenizers import TURN_END, Tokenizer
@@ -117,6 +118,11 @@ def read_parquet(path: Path, form: RowForm, texts: Texts) -> WrittenTurns:
             return WrittenTurns(*(x.reshape(len(x), -1, sum(form.slots)) for x in arrays))
         except (ValueError, TypeError) as error:
             raise _no_rows(path, "its token arrays cannot be read") from error
+    if "data_source" in table.column_names:
+        sources = set(table.column("data_source").to_pylist()) & set(TEXT_WORLDS)
+        if sources - {form.task_id}:
+            what = f"{path} cannot be learned from: it is of {', '.join(sorted(sources))}"
+            raise CheckpointError(what, f"give rows of the agent's world, {form.task_id}")
     return _from_texts(path, table, form, texts)
 
 
@@ -137,7 +143,8 @@ def _from_texts(path: Path, table: pyarrow.Table, form: RowForm, texts: Texts) -
         try:
             rows.append(_slotted(turns, form, texts))
         except ConfigError as error:
-            raise _no_rows(path, f"the agent's tokens cannot write it: {error.what}") from error
+            what = f"the agent's tokens cannot write it, as it is of another world, mode or rendering: {error.what}"
+            raise _no_rows(path, what) from error
     fitting = [row for row in rows if row is not None]
     if not fitting:
         raise _no_rows(path, f"of its {len(rows)} rows none fits into slots of {form.slots} tokens")

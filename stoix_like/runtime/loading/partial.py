@@ -56,6 +56,7 @@ def read_partial(config_type: type, kind: str, argv: Sequence[str], default_conf
     notes = list[str]()
     layer, problems = read_yaml(path, config_type, notes=notes)
     if problems := [*problems, *parsed.problems]:
-        raise ConfigError(problems, "docs/self-play-loops.md lists every leaf with its type and default")
+        page = "docs/spa.md" if kind == "spa" else "docs/self-play-loops.md"
+        raise ConfigError(problems, f"{page} lists every leaf with its type and default")
     values = {leaf: value for leaf, (value, _) in {**layer, **parsed.layer}.items()}
     return PartialConfig(replace_leaves(config_type(), values), parsed.options, rest, notes + parsed.notes)

@@ -39,12 +39,14 @@ class StageResult(NamedTuple):
     recorded: Mapping[str, Any] = {}  # what may differ when the same is done again
 
 
-def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult], *, adds: bool = False) -> Manifest:
+def run_stage(
+    folder: Path, call: StageCall, work: Callable[[], StageResult], *, adds: bool = False, hint: str = _HINT
+) -> Manifest:
     """The manifest of the stage, which is run unless it was done before.
 
     A stage that was killed begins again; what it keeps of its own unfinished work is its affair. One whose inputs have
     changed since, or one of whose outputs is missing, is done again. One that `adds` to what it has made keeps its
-    manifest until the new one replaces it, since what that one names stays.
+    manifest until the new one replaces it, since what that one names stays. The `hint` says how settings can change.
 
     Raises:
         ConfigError: it was done with other settings.
@@ -52,7 +54,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult], *,
     """
     found = read_manifest(folder)
     if found is not None:
-        refuse_changed_settings(call.name, found.settings, call.settings)
+        refuse_changed_settings(call.name, found.settings, call.settings, hint)
         if found.inputs == call.inputs and all((folder / name).is_file() for name in found.outputs):
             return found
         if not adds:

@@ -63,9 +63,8 @@ class StageFiles:
     def done(self, name: str) -> Manifest:
         """The manifest of a stage. Raises RunError if the stage is not done."""
         if (manifest := self.manifests[name]) is None:
-            raise RunError(
-                f"the stage {name} of {self.folder(name).parent} is not done", "run the stages in their order"
-            )
+            hint = "put it back where it was taken from" if name in self.elsewhere else "run the stages in their order"
+            raise RunError(f"the stage {name} of {self.folder(name).parent} is not done", hint)
         return manifest
 
     def digest(self, name: str) -> str:
