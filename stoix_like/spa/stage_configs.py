@@ -121,20 +121,28 @@ def settings_of(config: SPAConfig, arm: Arm, stage: str) -> dict[str, Any]:
 
 def stage_config(config: SPAConfig, arm: Arm, stage: str, leaves: Mapping[str, Any]) -> Any:
     """The checked configuration of a stage's run, with further leaves of it. Raises ConfigError as `resolve`."""
-    read, table = config if stage == PRETRAIN else arm.config, _table(arm, stage)
-    given = {ours: get_leaf(read, name) for name, ours in table.items()}
+    read = config if stage == PRETRAIN else arm.config
+    given = {ours: get_leaf(read, name) for name, ours in _table(arm, stage).items()}
     machine = {name: get_leaf(config, name) for name in _same(*_MACHINE)}
-    is_plain = arm.name == PLAIN
+    config_type = PPOConfig if arm.name == PLAIN else _TYPES[stage]
+    return resolve(config_type(), given | _further_leaves(arm, stage) | machine | dict(leaves))
+
+
+def _further_leaves(arm: Arm, stage: str) -> dict[str, Any]:
+    """{leaf of a stage's run: value} of those that are constants, or made of several leaves of the pipeline."""
+    section, ppo = arm.config.generate, arm.config.ppo
+    if arm.name == PLAIN:
+        return _PLAIN_LEAVES
+    if stage == PRETRAIN:
+        return _BASE | _UNSHOWN
     if stage == GENERATE:  # a batch of episodes is what an update would be
-        section = read.generate
-        given |= {"num_envs": section.generate_groups * section.generate_group_size, "num_minibatches": 1}
-    if stage == EVALUATE and not is_plain:  # which plays no update; what is checked together has to fit
-        sizes = {"num_envs": "ppo_envs", "group_size": "ppo_group_size", "num_minibatches": "ppo_minibatches"}
-        given |= {ours: get_leaf(read, name) for ours, name in sizes.items()}
-    given |= _BASE if stage == PRETRAIN else {}
-    given |= _PLAIN_LEAVES if is_plain else _UNSHOWN if stage in (PRETRAIN, SFT) else {}
-    config_type = PPOConfig if is_plain else _TYPES[stage]
-    return resolve(config_type(), given | machine | dict(leaves))
+        return {"num_envs": section.generate_groups * section.generate_group_size, "num_minibatches": 1}
+    if stage == SFT:
+        return _UNSHOWN
+    if stage == EVALUATE:  # which plays no update; what is checked together has to fit
+        sizes = {"num_envs": ppo.ppo_envs, "group_size": ppo.ppo_group_size}
+        return sizes | {"num_minibatches": ppo.ppo_minibatches}
+    return {}
 
 
 def config_problems(config: SPAConfig, arm: Arm) -> list[str]:
