@@ -25,19 +25,9 @@ from stoix_like.spa.table import stages_of_arm
 
 RESULTS, KIND = "results.json", "stoix_like.spa"
 _CURVE = {"success": "evaluator/solve_rate", "pass_at_8": "evaluator/pass_at_8", "well_formed": "evaluator/well_formed"}
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "arm": str,
-    "seed": int,
-    "world": dict,
-    "levels": str,
-    "level_hash": str,
-    "points": dict,
-    "curve": dict,
-    "before_ppo": dict,
-    "stages": dict,
-    "settings": dict,
-}
-_NUMBER = (int, float)
+_FIELDS = {"arm": str, "seed": int, "levels": str, "level_hash": str}
+_FIELDS |= dict.fromkeys(("world", "points", "curve", "before_ppo", "stages", "settings"), dict)
+_KINDS = {str: "text", int: "whole number", dict: "mapping"}
 
 
 def write_record(layout: Layout) -> dict[str, Any]:
@@ -72,7 +62,7 @@ def _problem(record: dict[str, Any]) -> str | None:
     """What is wrong with the first field that is; None of a whole record."""
     for name, kind in _FIELDS.items():
         if not isinstance(record.get(name), kind):
-            return f"it lacks {name}" if name not in record else f"its {name} is no {_name(kind)}"
+            return f"it lacks {name}" if name not in record else f"its {name} is no {_KINDS[kind]}"
     if not isinstance(record["world"].get("task_id"), str) or not isinstance(record["world"].get("kwargs"), dict):
         return "its world has no task_id or kwargs"
     return _points_problem(record["points"]) or _curve_problem(record["curve"]) or _stages_problem(record["stages"])
@@ -113,21 +103,14 @@ def _curve_problem(curve: dict[str, Any]) -> str | None:
 
 def _stages_problem(stages: dict[str, Any]) -> str | None:
     for name, stage in stages.items():
-        if (
-            not isinstance(stage, dict)
-            or not _is_number(stage.get("seconds"))
-            or not isinstance(stage.get("facts"), dict)
-        ):
+        whole = isinstance(stage, dict) and _is_number(stage.get("seconds")) and isinstance(stage.get("facts"), dict)
+        if not whole:
             return f"its stage {name} has no seconds or facts"
     return None
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, _NUMBER) and not isinstance(value, bool)
-
-
-def _name(kind: Any) -> str:
-    return {str: "text", int: "whole number", dict: "mapping"}[kind]
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def pipeline_record(layout: Layout) -> dict[str, Any]:

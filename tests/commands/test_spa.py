@@ -55,6 +55,8 @@ def test_a_pipeline_prints_its_configuration_and_its_flags(stage, capsys):
         (["run", "--ppo-lrr", "1"], "--ppo-lrr"),
         (["run", "lake", "more"], "unexpected argument 'more'"),
         (["run", "--arm", "spam"], "--arm"),
+        (["ppo", "lake", "--resume", "runs/x"], "spa: --resume is of a run"),
+        (["sft", "--from", "runs/spa/lake"], "spa sft: of which pipeline?"),
         (["run", "--ppo-clip-eps", "-1"], "--ppo-clip-eps: must be greater than 0"),
         (["run", "--config", "spa/small/lake"], "--config: no file or preset 'spa/small/lake'"),
     ],

@@ -6,7 +6,6 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from support.agents import TINY, TOKENIZER, tiny_agent, tiny_world
 from support.rows import played, row_file, write_folder
 
@@ -119,18 +118,3 @@ def test_with_forced_predictions_every_answer_tells_the_state_in_which_the_task_
             assert len(places) == 2
             assert places[0][1] == places[1][1]
     assert len(seen) == 1
-
-
-@pytest.mark.parametrize("name", ["valid_actions", "effective_actions"])
-def test_shares_of_actions_are_those_of_counts(name):
-    one, params = agent_and_params()
-    scorer = Scorer(one, 4, 2, None)
-    part, whole = {
-        "valid_actions": ("num_named", "num_segments"),
-        "effective_actions": ("num_effective", "num_actions"),
-    }[name]
-    scores = scorer.play(params, lambda: False)
-    turns = jax.jit(functools.partial(scorer._played, force=None))(params, *scorer._slice(0)).episodes.turns
-    count = float(getattr(turns, whole).sum())
-    wanted = float(getattr(turns, part).sum()) / count if count else np.nan
-    np.testing.assert_allclose(scores.means[name], wanted)

@@ -1,17 +1,21 @@
 """Which stages a pipeline takes from another one, and what it refuses. Nothing is trained."""
 
+import os
+import signal
+
 import pytest
 from support.rows import row_file
 
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.spa import SPAConfig
-from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.errors import INTERRUPTED, CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, write_rows
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.signed_json import signed_text
+from stoix_like.spa import running
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
 from stoix_like.spa.folders import BEGUN, Layout, Source, find_sources, write_sources
 from stoix_like.spa.pipeline import Pipeline
@@ -158,6 +162,20 @@ def test_what_is_wrong_is_told_before_a_folder_is_made(tmp_path):
     with pytest.raises(RunError, match="there is no pipeline"):
         run(SPAConfig(), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_after_a_signal_no_further_stage_is_begun(tmp_path, monkeypatch):
+    """The signal comes while a stage is at work that does not look for it."""
+    one, begun = finish_stages(pipeline_at(tmp_path / "a")), []
+
+    def signalled(_, name, __):
+        begun.append(name)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return read_manifest(tmp_path / "a" / name)
+
+    monkeypatch.setattr(running, "run_stage_of", signalled)
+    assert run(one.config, one.layout, PipelineOptions(None, {}, ()), SILENT) == INTERRUPTED
+    assert begun == ["pretrain"]
 
 
 def test_too_few_rows_for_a_step_are_told(tmp_path):

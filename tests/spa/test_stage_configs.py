@@ -50,6 +50,14 @@ def other_value(config, name):
     return next(choice for choice in kind.__args__ if choice != value)
 
 
+def test_ppo_without_language_has_the_settings_that_it_reads():
+    config = replace_leaves(SPAConfig(), {"arm": "plain_ppo"})
+    arm = arm_of(config)
+    assert settings_of(config, arm, "evaluate").keys() == {"task_id", "kwargs", "seed", "final_eval_levels"}
+    assert {"ppo_updates", "ppo_envs", "actor_lr"} < settings_of(config, arm, "ppo").keys()
+    assert "ppo_lr" not in settings_of(config, arm, "ppo")
+
+
 def test_every_leaf_is_read_by_a_stage_or_by_the_pipeline():
     config = SPAConfig()
     read = {name for stage in STAGE_NAMES for name in settings_of(config, arm_of(config), stage)}

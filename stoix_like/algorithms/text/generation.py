@@ -116,8 +116,8 @@ def make_rows(
             for turn in group:
                 pair = [states[turn], states[turn + 1]]
                 if rules.states == "random_state":
-                    others = rng.integers(len(every_state) - 2, size=2)
-                    pair = [every_state[n + 2 * (n >= firsts[row] + turn)] for n in others]
+                    others = np.delete(np.arange(len(every_state)), firsts[row] + turn + np.arange(2))
+                    pair = [every_state[n] for n in rng.choice(others if len(others) else [0], size=2)]
                 problems.add(_replace(slots, token_bytes, tokens[turn], is_valid[turn], pair, rules))
             problem = next((name for name in ("too_long", "indivisible", "untagged") if name in problems), None)
             if problem is not None:

@@ -73,8 +73,6 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
         print(help.help_text(SPAConfig, KIND, DEFAULT_PRESETS[KIND], command=COMMAND, options=_options()))
         return 0
     given, words = arguments.parse_known_args(words)
-    if name is None:
-        name, words = _last_name(words)
     if name is None and stage != RUN:
         raise ConfigError(f"spa {stage}: of which pipeline?", f"give its name: {usage(COMMAND)} {stage} NAME")
     loaded = _load(name, words)
@@ -91,25 +89,13 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
     for note in loaded.notes:
         reporter.note(note)
     layout = layout_of(loaded.config.pipeline.save_dir, _name_of(loaded) if name is None else name)
-    again = (stage, layout.root.name, *_without(argv, name))
+    again = (stage, layout.root.name, *argv[name is not None :])
     options = PipelineOptions(None if stage == RUN else stage, find_sources(given.sources), again)
     return run(loaded.config, layout, options, reporter)
 
 
-def _last_name(words: list[str]) -> tuple[str | None, list[str]]:
-    """(the name of a pipeline that stands after flags, or None; the other words)."""
-    rest = read_partial(SPAConfig, KIND, words, DEFAULT_PRESETS[KIND]).rest
-    if len(rest) != 1 or rest[0].startswith("-"):
-        return None, words
-    return rest[0], _without(words, rest[0])
-
-
-def _without(words: list[str], name: str | None) -> list[str]:
-    """The words without a name, which is the first one or follows flags."""
-    if name is None:
-        return words
-    place = 0 if words[0] == name else len(words) - 1 - words[::-1].index(name)
-    return words[:place] + words[place + 1 :]
+def _read(words: list[str], default: str) -> PartialConfig:
+    return read_partial(SPAConfig, KIND, words, default, page="docs/spa.md")
 
 
 def _load(name: str | None, words: list[str]) -> PartialConfig:
@@ -119,10 +105,10 @@ def _load(name: str | None, words: list[str]) -> PartialConfig:
     """
     default = DEFAULT_PRESETS[KIND]
     if name is not None:
-        save_dir = read_partial(SPAConfig, KIND, words, default).config.pipeline.save_dir
+        save_dir = _read(words, default).config.pipeline.save_dir
         begun = Path(save_dir) / name / "config.yaml"
         default = str(begun) if begun.is_file() else default
-    loaded = read_partial(SPAConfig, KIND, words, default)
+    loaded = _read(words, default)
     for option in ("resume", "profile"):
         if getattr(loaded.options, option):
             raise ConfigError(f"spa: --{option} is of a run", "the same command goes on where the pipeline stopped")

@@ -155,7 +155,7 @@ class SPAPPOConfig:
     ppo_clip_eps: float = leaf(0.2, "clip of the probability ratio below 1", above=0.0)
     ppo_clip_eps_high: float = leaf(0.28, "clip of the probability ratio above 1", above=0.0)
     ppo_dual_clip: float | None = leaf(
-        None, "largest ratio where the advantage is negative; null = any, SPA's paper: 3", above=1.0
+        None, "largest ratio where the advantage is negative; null = any, in SPA 3", above=1.0
     )
     ppo_value_clip_eps: float | None = leaf(None, "clip of the value update; null = unclipped", above=0.0)
     ppo_vf_coef: float = leaf(0.5, "weight of the value loss", low=0.0)

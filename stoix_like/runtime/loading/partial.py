@@ -38,7 +38,9 @@ def _is_number(word: str) -> bool:
     return word[1:2].isdecimal() or word[1:2] == "."
 
 
-def read_partial(config_type: type, kind: str, argv: Sequence[str], default_config: str) -> PartialConfig:
+def read_partial(
+    config_type: type, kind: str, argv: Sequence[str], default_config: str, page: str = "docs/self-play-loops.md"
+) -> PartialConfig:
     """A configuration: code defaults < YAML (`--config`, or `default_config`) < flags.
 
     Args:
@@ -46,6 +48,7 @@ def read_partial(config_type: type, kind: str, argv: Sequence[str], default_conf
         kind: whose presets are proposed first.
         argv: the command line; flags that the configuration does not have are returned.
         default_config: a preset.
+        page: of the documentation, which lists the leaves.
 
     Raises:
         ConfigError: with all problems of the file and of its own flags.
@@ -56,7 +59,6 @@ def read_partial(config_type: type, kind: str, argv: Sequence[str], default_conf
     notes = list[str]()
     layer, problems = read_yaml(path, config_type, notes=notes)
     if problems := [*problems, *parsed.problems]:
-        page = "docs/spa.md" if kind == "spa" else "docs/self-play-loops.md"
         raise ConfigError(problems, f"{page} lists every leaf with its type and default")
     values = {leaf: value for leaf, (value, _) in {**layer, **parsed.layer}.items()}
     return PartialConfig(replace_leaves(config_type(), values), parsed.options, rest, notes + parsed.notes)

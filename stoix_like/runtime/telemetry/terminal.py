@@ -71,8 +71,8 @@ class TerminalView:
         self._print(GAP.join((name, meta.title, meta.task_id, device, seeds)), style="bold")
         self._print(f"run  {run_dir}")
         num_envs, length = meta.config.environment.num_envs, meta.config.training_core.rollout_length
-        plays = num_envs * length == meta.steps_per_update  # else it reads as many rows
-        of_update = f"{num_envs:,} envs × {length:,} steps" if plays else f"{meta.steps_per_update:,} rows"
+        reads_rows = hasattr(meta.config, "fine_tune")  # and has no environments
+        of_update = f"{meta.steps_per_update:,} rows" if reads_rows else f"{num_envs:,} envs × {length:,} steps"
         plan = f"{of_update} × {meta.num_updates:,} updates"
         total = f"{meta.steps_per_update * meta.num_updates:,} steps"
         each = "" if first == last else f" for each of {len(meta.seeds)} seeds"

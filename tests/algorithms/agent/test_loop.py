@@ -103,6 +103,22 @@ def test_what_turns_earn(lines, reward, penalty, actions, well_formed):
     np.testing.assert_array_equal(turns.is_well_formed[0, :count], well_formed)
 
 
+@pytest.mark.parametrize(
+    ("line", "segments", "named", "actions", "effective"),
+    [
+        (said("Left || Right"), 2, 2, 2, 1),  # the first is against the border
+        (said("Player (P) is at || Right"), 2, 1, 1, 1),
+        (said("Down || Right"), 2, 2, 1, 1),  # drowned: the second is not taken
+        (f"<answer>Right</answer>{END}", 0, 0, 0, 0),
+    ],
+)
+def test_what_was_written_named_taken_and_had_an_effect_is_counted(line, segments, named, actions, effective):
+    _, episodes, _ = play_script([line, RIGHT, RIGHT])
+    turns = episodes.turns
+    counts = (turns.num_segments, turns.num_named, turns.num_actions, turns.num_effective)
+    assert tuple(int(count[0, 0]) for count in counts) == (segments, named, actions, effective)
+
+
 def test_an_episode_ends_with_its_budget_of_actions_or_of_turns():
     back_and_forth = said("Right || Left")
     _, episodes, world = play_script([back_and_forth] * 4, num_turns=4)

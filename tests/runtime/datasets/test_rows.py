@@ -130,6 +130,10 @@ def test_of_conversations_the_rows_that_longer_ones_begin_with_are_left_out(tmp_
         ({"prompt": [[{"role": "user", "content": "Up" * 300}]], "response": ["Up"]}, "of its 1 rows none fits"),
         ({"prompt": [[{"role": "system", "content": "a"}]], "response": ["b"]}, "user and assistant do not take turns"),
         ({"prompt": [[{"role": "user", "content": "a"}]], "response": [None]}, "user and assistant do not take turns"),
+        (
+            {"prompt": [[{"role": "user", "content": "a"}]], "response": ["b"], "data_source": ["Sokoban-text-v0"]},
+            "it is of Sokoban-text-v0",
+        ),
         (None, "it is torn, or no parquet file"),
     ],
 )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.telemetry import META, RecordingSink, report, run_meta, write
 
+import stoix_like as sl
 from stoix_like.errors import MissingExtraError, RunError
 from stoix_like.runtime.telemetry import Clock, Report, jsonl, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
@@ -231,6 +232,12 @@ def test_banner_compiling_and_closing_lines():
     first, _, plan = stream.getvalue().splitlines()
     assert first.endswith("· seeds 3–10")
     assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · resumed after update 100")
+
+
+def test_the_plan_of_fine_tuning_is_in_rows():
+    stream, meta = io.StringIO(), META._replace(config=sl.fine_tune_config(data_path="rows"), steps_per_update=128)
+    TerminalView(stream=stream, environ={}).banner("runs/x", meta)
+    assert stream.getvalue().splitlines()[2].startswith("plan 128 rows × 100 updates = 12,800 steps")
 
 
 def test_a_log_file_gets_no_escape_codes_and_a_terminal_without_unicode_replacements(monkeypatch):
