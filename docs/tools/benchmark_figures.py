@@ -12,7 +12,7 @@ import re
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmark_tables import FOLDER, read_rows
 from PIL import Image
@@ -126,7 +126,11 @@ def _found(pattern: str, row: Measurement) -> float:
 
 def digest(figure: Figure, folder: Path = FOLDER) -> str:
     """A hash of all that a figure shows."""
-    shown = (figure.panels(read_rows(folder / figure.file)), figure.x_label, figure.y_label, figure.log_x)
+    return digest_of(figure.panels(read_rows(folder / figure.file)), figure.x_label, figure.y_label, figure.log_x)
+
+
+def digest_of(*shown: object) -> str:
+    """A hash of panels and the labels of their axes."""
     return hashlib.sha256(repr(shown).encode()).hexdigest()
 
 
@@ -138,12 +142,11 @@ def drawn_digest(path: Path) -> str | None:
         return str(image.info.get(_KEY))
 
 
-def draw(path: Path, figure: Figure) -> None:
-    """Draws a figure with the hash of what it shows."""
-    panels = figure.panels(read_rows(FOLDER / figure.file))
-    plot_panels(panels, path, figure.x_label, figure.y_label, log_x=figure.log_x)
+def draw(path: Path, digest: str, panels: Sequence[Panel], x_label: str, y_label: str, **style: Any) -> None:
+    """Draws a figure with the hash of what it shows. The style is that of `plot_panels`."""
+    plot_panels(panels, path, x_label, y_label, **style)
     metadata = PngInfo()
-    metadata.add_text(_KEY, digest(figure))
+    metadata.add_text(_KEY, digest)
     with Image.open(path) as image:
         image.load()
         image.convert("P", palette=Image.Palette.ADAPTIVE).save(path, optimize=True, pnginfo=metadata)
@@ -152,4 +155,5 @@ def draw(path: Path, figure: Figure) -> None:
 if __name__ == "__main__":
     for name, figure in FIGURES.items():
         if drawn_digest(FOLDER / name) != digest(figure):
-            draw(FOLDER / name, figure)
+            panels = figure.panels(read_rows(FOLDER / figure.file))
+            draw(FOLDER / name, digest(figure), panels, figure.x_label, figure.y_label, log_x=figure.log_x)

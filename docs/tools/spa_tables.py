@@ -1,10 +1,14 @@
 """Writes the tables of results in docs/spa.md from the records of docs/benchmarks/spa/WORLD/ARM_SEED.json.
 
 `python docs/tools/spa_tables.py` rewrites the page in a clone; a test fails if it is out of date. A record is the
-`results.json` that `spa.py run` writes. The page marks the tables of a world:
+`results.json` that `spa.py run` writes. The page marks the tables of a world, with the figures of `spa_figures.py` if
+arms are compared, and the first episodes of a record:
 
     <!-- results of spa: frozen_lake -->
     <!-- end of results of spa: frozen_lake -->
+
+    <!-- episodes of spa: frozen_lake/spa_0 1 -->
+    <!-- end of episodes of spa: frozen_lake/spa_0 1 -->
 """
 
 from __future__ import annotations
@@ -25,7 +29,13 @@ from stoix_like.spa.report import PLAY, POINT_NAMES, WORLD_MODEL, Group, Record,
 DOCUMENT = Path(__file__).parents[1] / "spa.md"
 FOLDER = DOCUMENT.parent / "benchmarks" / "spa"
 BEGIN, END = "<!-- results of spa: {} -->", "<!-- end of results of spa: {} -->"
+BEGIN_EPISODES, END_EPISODES = "<!-- episodes of spa: {} -->", "<!-- end of episodes of spa: {} -->"
 _MARK = re.compile(BEGIN.format(r"(\w+)"))
+_MARK_OF_EPISODES = re.compile(BEGIN_EPISODES.format(r"(\S+ \d+)"))
+FIGURES = {  # {end of the name of a file: what it shows}
+    "curves": "Success over episodes of PPO, tokens and seconds",
+    "pass_at_k": "Pass@k of the pretrained model, the fine-tuned one, and after PPO",
+}
 _SHARES = (1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)  # of the updates of PPO
 _COSTS = ("tokens", "seconds")
 _KNOWLEDGE = (
@@ -35,14 +45,31 @@ _KNOWLEDGE = (
 
 
 def with_tables(text: str, folder: Path = FOLDER) -> str:
-    """The page with the tables of every marked world."""
+    """The page with the tables of every marked world, and all marked episodes."""
     for world in _MARK.findall(text):
-        part = "\n\n".join(_tables(_read(folder / world)))
+        groups = read_groups(folder / world)
+        part = "\n\n".join([*_tables(groups), *(_figures(world) if len(groups) > 1 else [])])
         text = replace_part(text, DOCUMENT, BEGIN.format(world), END.format(world), part)
+    for mark in _MARK_OF_EPISODES.findall(text):
+        name, number = mark.split()
+        part = _episodes(read_record(folder / f"{name}.json"), int(number))
+        text = replace_part(text, DOCUMENT, BEGIN_EPISODES.format(mark), END_EPISODES.format(mark), part)
     return text
 
 
-def _read(folder: Path) -> list[Group]:
+def _figures(world: str) -> Iterator[str]:
+    for name, text in FIGURES.items():
+        yield f"![{text}](benchmarks/spa/{world}_{name}.png)"
+
+
+def _episodes(record: Record, number: int) -> str:
+    """The first episodes that a record shows."""
+    parts = re.split(r"(?m)^(?=── episode )", str(record["example"]))
+    return f"```text\n{''.join(parts[1 : 1 + number]).strip()}\n```"
+
+
+def read_groups(folder: Path) -> list[Group]:
+    """The records of a folder by arm, SPA first."""
     groups = groups_of([read_record(file) for file in sorted(folder.glob("*.json"))])
     return sorted(groups, key=lambda group: (group.arm != "spa", group.arm))
 

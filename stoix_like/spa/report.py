@@ -46,7 +46,8 @@ PLAY = {
     "answer_length": "tokens of an answer",
     "log_prob_gap_max": "largest gap of log-probabilities",
 }
-_NUM_MOMENTS = 24  # of a curve over several seeds
+SHARES = (-0.03, 1.03)  # of an axis of success: intervals over few seeds may reach beyond
+_MOST_MOMENTS = 13  # of a curve: intervals stay apart
 
 
 class Group(NamedTuple):
@@ -147,33 +148,61 @@ def _texts(interval: Interval | None) -> tuple[str, str]:
 
 
 def _curves(groups: Sequence[Group]) -> Iterator[Markup]:
+    for panel in curve_panels(groups):
+        yield _picture([panel._replace(title="")], panel.title, "success")
+
+
+def curve_panels(groups: Sequence[Group]) -> list[Panel]:
+    """Success while PPO learns, over each of the costs, which is the title."""
+    panels = []
     for cost, text in _COSTS.items():
         lines = [line for group in groups if (line := _curve(group, cost)) is not None]
-        if lines:
-            yield _picture([Panel("", lines, {})], text, "success")
+        panels += [Panel(text, lines, {})] if lines else []
+    return panels
 
 
 def _curve(group: Group, cost: str) -> Line | None:
-    """The mean success of the seeds, from where all have begun to where the first ends."""
-    found = []
-    for record in group.records:
-        curve = record["curve"]
-        if cost in curve and len(curve[cost]):
-            found.append((np.array(curve[cost]) + record["before_ppo"].get(cost, 0), np.array(curve["success"])))
-    if not found:
+    """The mean success of the seeds over what they cost on average until then, after equal numbers of episodes."""
+    curves = [_Curve.of(record, cost) for record in group.records if {cost, "episodes"} <= record["curve"].keys()]
+    curves = [curve for curve in curves if len(curve.episodes)]
+    if not curves:
         return None
-    low, high = max(x[0] for x, _ in found), min(x[-1] for x, _ in found)
-    moments = found[0][0] if len(found) == 1 else np.linspace(low, max(low, high), _NUM_MOMENTS)
-    values = np.stack([np.interp(moments, x, y) for x, y in found])
-    nothing = np.full(len(moments), np.nan)
-    if len(found) == 1:
-        return Line(group.arm, moments.tolist(), values[0].tolist(), nothing.tolist(), nothing.tolist())
-    intervals = [mean_interval(column) for column in values.T]
-    bounds = ([getattr(one, name) for one in intervals] for name in ("point", "low", "high"))
-    return Line(group.arm, moments.tolist(), *bounds)
+    low, high = max(curve.episodes[0] for curve in curves), min(curve.episodes[-1] for curve in curves)
+    moments = curves[0].episodes
+    moments = moments[(moments >= low) & (moments <= high)]
+    moments = moments[np.unique(np.linspace(0, len(moments) - 1, _MOST_MOMENTS).round().astype(int))]
+    costs, values = (
+        np.stack([np.interp(moments, curve.episodes, getattr(curve, name)) for curve in curves])
+        for name in ("costs", "success")
+    )
+    nothing = Interval(np.nan, np.nan, np.nan)
+    intervals = [mean_interval(column) if len(curves) > 1 else nothing for column in values.T]
+    bounds = ([getattr(one, name) for one in intervals] for name in ("low", "high"))
+    return Line(group.arm, costs.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *bounds)
+
+
+class _Curve(NamedTuple):
+    """The evaluations of a pipeline while PPO learned: at each the episodes, the cost until then, and success."""
+
+    episodes: Any
+    costs: Any
+    success: Any
+
+    @classmethod
+    def of(cls, record: Record, cost: str) -> _Curve:
+        """With what data and fine-tuning cost."""
+        curve = record["curve"]
+        costs = np.array(curve[cost]) + record["before_ppo"].get(cost, 0)
+        return cls(np.array(curve["episodes"]), costs, np.array(curve["success"]))
 
 
 def _pass_at_k(groups: Sequence[Group]) -> Iterator[Markup]:
+    if panels := pass_at_k_panels(groups):
+        yield _picture(panels, "k", "the best of k samples succeeds", log_x=True)
+
+
+def pass_at_k_panels(groups: Sequence[Group]) -> list[Panel]:
+    """Pass@k over k, a panel for each point of time."""
     panels = []
     for point, text in POINT_NAMES.items():
         lines = []
@@ -183,14 +212,12 @@ def _pass_at_k(groups: Sequence[Group]) -> Iterator[Markup]:
             if known:
                 columns = zip(*known.values(), strict=True)
                 lines.append(Line(group.arm, list(known), *map(list, columns)))
-        if lines:
-            panels.append(Panel(text, lines, {}))
-    if panels:
-        yield _picture(panels, "k", "the best of k samples succeeds", log_x=True)
+        panels += [Panel(text, lines, {})] if lines else []
+    return panels
 
 
 def _picture(panels: Sequence[Panel], x_label: str, y_label: str, *, log_x: bool = False) -> Markup:
-    figure = panels_figure(panels, x_label, y_label, log_x=log_x)
+    figure = panels_figure(panels, x_label, y_label, log_x=log_x, y_limits=SHARES)
     return image(png_bytes(figure), "png", f"{y_label} over {x_label}")
 
 

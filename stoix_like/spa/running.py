@@ -16,11 +16,12 @@ from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs.agents import LEAST_FORMAT
+from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text, write_output_text
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training.stopping import Interrupted, stopping_on_signals
-from stoix_like.spa.arms import EVALUATE, PRETRAIN, arm_of
+from stoix_like.spa.arms import EVALUATE, PLAIN, PPO, PRETRAIN, arm_of
 from stoix_like.spa.folders import LOCK, Layout, Source, read_sources, write_sources
 from stoix_like.spa.pipeline import Pipeline
 from stoix_like.spa.record import read_config, write_record
@@ -69,6 +70,7 @@ def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: R
             if options.stage is None:
                 write_output_text(layout.report, spa_page([write_record(layout)]))
                 reporter.info(f"report {layout.report}")
+                reporter.info(f"next: {_next_command(pipeline, sources)}")
     except Interrupted as stopped:
         reporter.info(f"interrupted in {stopped}; what is finished is kept\n{again}")
         return INTERRUPTED
@@ -164,6 +166,12 @@ def _sources(pipeline: Pipeline, given: dict[str, Source]) -> dict[str, Path]:
 def _header(pipeline: Pipeline) -> str:
     parts = f"stoix_like {versions()['stoix_like']}", devices.describe_devices(jax.devices()[:1])
     return " · ".join((*parts, str(pipeline.layout.root), f"arm {pipeline.arm.name}"))
+
+
+def _next_command(pipeline: Pipeline, sources: dict[str, Path]) -> str:
+    """What shows how the agent plays."""
+    run = str(sources.get(PPO, pipeline.layout.stage(PPO)) / RUN)
+    return command_line("evaluate", run) if pipeline.arm.name == PLAIN else command_line("play-text", "--model", run)
 
 
 def _line(name: str, manifest: Manifest, sources: dict[str, Path]) -> str:

@@ -3,6 +3,7 @@
 import command_reference
 import loop_tables
 import pytest
+import spa_figures
 import spa_tables
 
 from stoix_like.commands.table import COMMANDS
@@ -34,3 +35,5 @@ def test_the_tables_of_loops_are_as_their_classes_say():
 def test_the_results_of_spa_are_those_of_its_records():
     text = spa_tables.DOCUMENT.read_text(encoding="utf-8")
     assert spa_tables.with_tables(text) == text, "run: make docs"
+    assert [path.name for path in spa_figures.outdated()] == [], "run: make docs"
+    assert {path.name for path in spa_tables.FOLDER.glob("*.png")} == {path.name for path in spa_figures.figures()}

@@ -63,6 +63,17 @@ def test_what_data_and_fine_tuning_cost_is_counted():
     assert _curve(Group("plain_ppo", [record(curve={})]), "tokens") is None
 
 
+def test_seeds_are_averaged_at_equal_episodes_however_long_they_took():
+    """One of the seeds waited for another program: at equal seconds there would be nothing to average."""
+    late = record(seed=1, success=0.7)
+    late["curve"] = late["curve"] | {"seconds": [100, 201, 302], "episodes": [0, 20, 40]}
+    line = _curve(Group("spa", [record(), late]), "seconds")
+    assert line.x == pytest.approx([30 + 50, 30 + (1 + 150.5) / 2, 30 + (2 + 201) / 2])
+    assert line.y == pytest.approx([0.1, (0.2 + 0.15) / 2, (0.5 + 0.2) / 2])
+    assert line.high[-1] - line.y[-1] == pytest.approx(12.706 * np.std([0.5, 0.2], ddof=1) / 2**0.5, rel=1e-3)
+    assert np.isnan(_curve(Group("spa", [late]), "seconds").low).all()
+
+
 @pytest.mark.parametrize(
     ("records", "error"),
     [

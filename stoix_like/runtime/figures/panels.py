@@ -32,16 +32,31 @@ class Panel(NamedTuple):
     horizontal_lines: Mapping[str, float]
 
 
-def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str, *, log_x: bool = True) -> Path:
+def plot_panels(
+    panels: Sequence[Panel],
+    out: Path,
+    x_label: str,
+    y_label: str,
+    *,
+    log_x: bool = True,
+    y_limits: tuple[float, float] | None = None,
+) -> Path:
     """The path of the figure: panels that share the y axis. A name has the same colour in all panels.
 
     Raises ConfigError if `out` has an unknown format, and RunError if it cannot be written.
     """
     check_format(out)
-    return save_figure(panels_figure(panels, x_label, y_label, log_x=log_x), out)
+    return save_figure(panels_figure(panels, x_label, y_label, log_x=log_x, y_limits=y_limits), out)
 
 
-def panels_figure(panels: Sequence[Panel], x_label: str, y_label: str, *, log_x: bool = True) -> Any:
+def panels_figure(
+    panels: Sequence[Panel],
+    x_label: str,
+    y_label: str,
+    *,
+    log_x: bool = True,
+    y_limits: tuple[float, float] | None = None,
+) -> Any:
     """The same as a matplotlib figure; None without panels."""
     from stoix_like.runtime.figures.ticks import label_counts, label_counts_by_powers
 
@@ -61,6 +76,8 @@ def panels_figure(panels: Sequence[Panel], x_label: str, y_label: str, *, log_x:
             axes.legend(fontsize=9, edgecolor="none")
         for index, value in enumerate(panel.horizontal_lines.values()):
             axes.axhline(value, color="0.4", linestyle=DASHES[1 + index % (len(DASHES) - 1)], linewidth=1.1)
+        if y_limits is not None:
+            axes.set_ylim(*y_limits)
     for axes, panel in zip(drawn, panels, strict=True):
         _name_lines(axes, panel.horizontal_lines)
     return figure

@@ -1,4 +1,4 @@
-"""The header of a run: what the terminal shows and metrics.jsonl holds before the first update."""
+"""The header of a run, which the terminal shows and metrics.jsonl holds, and the commands that follow its last line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.ops import trees
 from stoix_like.runtime.console.installation import versions
-from stoix_like.runtime.console.spelling import command_name
+from stoix_like.runtime.console.spelling import command_line, command_name, training_command
 from stoix_like.runtime.console.text import algorithm_title, plural
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
@@ -153,3 +153,22 @@ def replication_notes(learner: Learner, template: Any) -> list[str]:
             why = "because they do not divide its shards; 2, 4 and 8 do"
             notes.append(f"the {name} is replicated on all {count} devices, {why}")
     return notes
+
+
+def next_commands(parts: RunParts) -> list[str]:
+    """What can be done with a finished run."""
+    if parts.is_part:
+        return []
+    env, path = parts.env, str(parts.plan.path)
+    of_games = () if env.game is None else ("ratings", "play-board")
+    drawing = ("animate",) if env.is_drawable and parts.learner.policy is not None else ()
+    commands = [command_line(name, path) for name in ("evaluate", "plot", *drawing, *of_games)]
+    if parts.algorithm.speaks:
+        commands.insert(1, command_line("play-text", "--model", path))
+    return commands
+
+
+def resume_commands(parts: RunParts) -> list[str]:
+    """The command that resumes a run, unless it is part of a program."""
+    plan = parts.plan
+    return [] if parts.is_part else [command_line(*training_command(plan.algorithm), "--resume", str(plan.path))]

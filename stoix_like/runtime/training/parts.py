@@ -50,6 +50,7 @@ class RunParts(NamedTuple):
     selected_sinks: Sequence[QueuedSink]  # those that the configuration selects, on process 0
     prepared: Prepared  # what runs of the caller share
     input_hashes: Mapping[str, str]  # {path of the state: hash} of what is placed in it and never saved
+    is_part: bool = False  # of a program that says itself what comes next
 
     @property
     def config(self) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -54,18 +54,14 @@ def stopping_on_signals(request: StopRequest | None = None) -> Iterator[StopRequ
 
 
 def showing_next_command(
-    close_view: Callable[[], None], last_checkpoint: Callable[[], Path | None], command: str | None
+    close_view: Callable[[], None], last_checkpoint: Callable[[], Path | None], commands: Sequence[str]
 ) -> AbstractContextManager[None]:
-    """If a signal ends the process in the block, the last checkpoint is named, and the command that resumes the run.
-
-    The command is None if it would not do the same: a run that is resumed with other values has not yet stored them.
-    """
+    """If a signal ends the process in the block, the last checkpoint is named, and then the next commands."""
 
     def lines() -> list[str]:
         close_view()
         if (path := last_checkpoint()) is None:
             return []
-        last = f"the last checkpoint is of update {int(path.name):,}"
-        return [last, "next: the same command again" if command is None else f"next: {command}"]
+        return [f"the last checkpoint is of update {int(path.name):,}", *(f"next: {command}" for command in commands)]
 
     return signals.closing_lines(lines)

@@ -15,7 +15,6 @@ from jax.stages import Compiled
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.runtime.console.spelling import command_line, training_command
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import Decision, ProcessGroup
 from stoix_like.runtime.loading.config import LoadedConfig
@@ -32,7 +31,6 @@ from stoix_like.runtime.training.driver import DONE, MEMORY_HINT, Driver, make_d
 from stoix_like.runtime.training.evaluate import Meet
 from stoix_like.runtime.training.parts import RunParts, build_parts
 from stoix_like.runtime.training.profile import Profile
-from stoix_like.runtime.training.start import RunStart
 from stoix_like.runtime.training.stopping import StopRequest, showing_next_command, stopping_on_signals
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
@@ -84,7 +82,7 @@ def train(
         loaded: the configuration.
         callbacks: act between chunks of updates, after evaluations and before checkpoints.
         sinks: receive the run's reports, beside those that the configuration selects.
-        stop: the stop request of the program this run is part of, such as a sweep.
+        stop: the stop request of the program this run is part of, such as a sweep, which says itself what comes next.
         quiet: show nothing on the terminal, where that program shows how far it is.
         prepared: what its runs share, so that only the first of them builds and compiles it.
     """
@@ -99,7 +97,7 @@ def train(
         if plan.is_finished(last):
             view.note(f"{plan.path} has finished its {last:,} updates; --num-updates N continues to more")
             return TrainResult(DONE, plan.path, last)
-        parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)
+        parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)._replace(is_part=stop is not None)
         request = closing.enter_context(stopping_on_signals(stop))
         started = (_start if plan.resumed else _start_new)(parts, view, request, closing)
         return _conclude(started, _run(started))
@@ -149,7 +147,8 @@ def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: c
         group.sync(error=writer.collect())
     view.compiling()
     began = time.monotonic()
-    with showing_next_command(view.close, writer.last_checkpoint, _resume_command(plan) if not plan.changes else None):
+    again = ["the same command again"] if plan.changes and not parts.is_part else header.resume_commands(parts)
+    with showing_next_command(view.close, writer.last_checkpoint, again):  # what changes is not stored yet
         program = _compile(parts)
     seconds = time.monotonic() - began
     view.compiled(seconds)
@@ -210,7 +209,7 @@ def _run(started: _StartedRun) -> str:
     """The status of the run. Its failure is logged; a second signal shows what is left."""
     view, writer = started.view, started.writer
     try:
-        with showing_next_command(view.close, writer.last_checkpoint, _resume_command(started.parts.plan)):
+        with showing_next_command(view.close, writer.last_checkpoint, header.resume_commands(started.parts)):
             return started.driver.run(started.parts.state)
     except StoixError as error:
         writer.log_failure(event(started.parts.clock.now(), "failed", message=error.what))
@@ -220,15 +219,7 @@ def _run(started: _StartedRun) -> str:
 def _conclude(started: _StartedRun, status: str) -> TrainResult:
     """The result of the run, whose last lines are shown."""
     plan, clock, view = started.parts.plan, started.parts.clock, started.view
-    if status == DONE:
-        env = started.parts.env
-        of_games = () if env.game is None else ("ratings", "play-board")
-        drawing = ("animate",) if env.is_drawable and started.parts.learner.policy is not None else ()
-        commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", *drawing, *of_games)]
-        if started.parts.algorithm.speaks:
-            commands.insert(1, command_line("play-text", "--model", str(plan.path)))
-    else:
-        commands = [_resume_command(plan)]
+    commands = header.next_commands(started.parts) if status == DONE else header.resume_commands(started.parts)
     if (profile := started.profile) is not None and profile.times is not None:
         view.lines(profile.table())
     elif profile is not None:
@@ -238,7 +229,3 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
     ended = DONE if status == DONE else f"{status} after update {clock.update:,}, saved:"
     view.done(timesteps * started.parts.config.training_core.num_seeds, seconds, commands, ended)
     return TrainResult(status, plan.path, clock.update)
-
-
-def _resume_command(plan: RunStart) -> str:
-    return command_line(*training_command(plan.algorithm), "--resume", str(plan.path))

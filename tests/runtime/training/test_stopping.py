@@ -4,8 +4,11 @@ import os
 import signal
 
 import pytest
-from support.scripted_runs import SMALL_PPO_RUN, command
+from support.scripted_runs import SMALL_PPO_RUN, command, flags
 
+from stoix_like.config.sections.runs import PPOConfig
+from stoix_like.runtime.loading.flags import CommandOptions
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.training import train
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
@@ -88,3 +91,14 @@ def test_a_new_run_that_is_left_while_it_compiles_says_how_to_go_on(inside, monk
     monkeypatch.setattr(train, "_compile", left)
     assert command("train-ppo", "--resume", inside / "a", num_updates=99) == 130
     assert "next: the same command again" in capsys.readouterr().out  # what it changes is not stored yet
+
+
+def test_a_run_that_is_part_of_a_program_leaves_the_next_command_to_it(inside, monkeypatch, capsys):
+    """It would not go on as that program does: another run follows, or a stage."""
+    loaded = load_config(PPOConfig, "ppo", flags(**SMALL_PPO_RUN, run_name="a"), default_config="ppo/quick")
+    stop = StopRequest()
+    stop.is_set = True
+    assert train.train("ppo", loaded, stop=stop).status == "interrupted"
+    again = loaded._replace(options=CommandOptions(resume="a"))
+    assert train.train("ppo", again, stop=StopRequest()).status == "done"
+    assert "next:" not in capsys.readouterr().out
