@@ -30,6 +30,10 @@ class TurnMeasures(NamedTuple):
     prediction_cells: np.ndarray
 
 
+#: Measures of what answers tell of states.
+OF_STATES = ("observation_exact", "next_state_exact", "observation_cells", "prediction_cells")
+
+
 def measure_turns(played: PlayedTurns, spans: np.ndarray, is_cell: np.ndarray) -> TurnMeasures:
     """The measures of episodes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,13 @@ from stoix_like.language.tokenizers import Tokenizer
 from stoix_like.runtime.console.installation import installed_version
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.runs import agents
-from stoix_like.runtime.runs.build import make_env
+from stoix_like.runtime.runs.build import build, make_env
 from stoix_like.runtime.stages.hashes import tree_hash
 from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import PARAMETERS, ParametersMetadata
-from stoix_like.spa.arms import Arm
+from stoix_like.spa.arms import PLAIN, PPO, PRETRAIN, Arm
 from stoix_like.spa.folders import Layout
 from stoix_like.spa.stage_configs import settings_of, stage_config
 from stoix_like.types import NetworkParams, TextWorld
@@ -63,6 +64,20 @@ def agent_of(pipeline: Pipeline, stage: str) -> StageAgent:
     world = agents.make_text_world(make_env(config.environment), config.agent)
     tokenizer = agents.make_tokenizer()
     return StageAgent(config, world, tokenizer, make_agent(world, tokenizer, config))
+
+
+def check_agents(pipeline: Pipeline, stages: Sequence[str]) -> None:
+    """Makes world and agent of stages, before anything of them is written; nothing is computed.
+
+    Raises ConfigError or UnsupportedEnvironmentError if one of them cannot be made.
+    """
+    for stage in stages:
+        if pipeline.arm.name == PLAIN:
+            build("ppo", pipeline.stage_config(PPO))
+        elif stage == PRETRAIN:
+            build(PRETRAIN, pipeline.stage_config(stage))
+        else:
+            agent_of(pipeline, stage)
 
 
 def tokenizer_name(tokenizer: Tokenizer) -> str:

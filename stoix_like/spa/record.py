@@ -15,6 +15,7 @@ from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.results.series import RunRecord, read_started_run
+from stoix_like.runtime.runs import find
 from stoix_like.runtime.runs.pipeline_files import RUN
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.table import StageFiles, is_done
@@ -65,6 +66,10 @@ def _problem(record: dict[str, Any]) -> str | None:
             return f"it lacks {name}" if name not in record else f"its {name} is no {_KINDS[kind]}"
     if not isinstance(record["world"].get("task_id"), str) or not isinstance(record["world"].get("kwargs"), dict):
         return "its world has no task_id or kwargs"
+    if not (record.get("ceiling") is None or _is_number(record["ceiling"])):
+        return "its ceiling is no number"
+    if not all(_is_number(value) for value in record["before_ppo"].values()):
+        return "its before_ppo has what is no number"
     return _points_problem(record["points"]) or _curve_problem(record["curve"]) or _stages_problem(record["stages"])
 
 
@@ -106,6 +111,8 @@ def _stages_problem(stages: dict[str, Any]) -> str | None:
         whole = isinstance(stage, dict) and _is_number(stage.get("seconds")) and isinstance(stage.get("facts"), dict)
         if not whole:
             return f"its stage {name} has no seconds or facts"
+        if not all(_is_number(value) for value in stage["facts"].values()):
+            return f"the facts of its stage {name} are not all numbers"
     return None
 
 
@@ -133,7 +140,7 @@ def pipeline_record(layout: Layout) -> dict[str, Any]:
         "ceiling": evaluated.facts.get("ceiling"),
         "points": evaluated.facts["points"],
         "curve": _curve(learned, has_episodes=arm.name != PLAIN),
-        "curve_levels": {"levels": config.evaluate.eval_levels, "samples": config.evaluate.eval_samples},
+        "curve_levels": _curve_levels(files.folder(PPO) / RUN),
         "before_ppo": {
             "tokens": sum(_tokens(files.find(name)) for name in (GENERATE, SFT) if name in files.stages),
             "seconds": sum(_seconds(files, name) for name in (GENERATE, SFT) if name in files.stages),
@@ -188,6 +195,12 @@ def _curve(learned: RunRecord, *, has_episodes: bool) -> dict[str, list[float]]:
         known = np.concatenate([[0.0], tokens.timesteps]), np.concatenate([[0.0], tokens.values])
         found["tokens"] = np.interp(success.timesteps, *known).tolist()
     return found | {name: one.values.tolist() for name, one in series.items() if one is not None}
+
+
+def _curve_levels(run: Path) -> dict[str, Any]:
+    """On what the agent was scored while it learned: what its run was asked for, not what the pipeline is now."""
+    leaves = {name: value for values in find.read_config(run).values() for name, value in values.items()}
+    return {"levels": leaves.get("num_eval_episodes"), "samples": leaves.get("num_eval_samples", 1)}
 
 
 def _short(facts: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ PLAY = {
     "log_prob_gap_max": "largest gap of log-probabilities",
 }
 SHARES = (-0.03, 1.03)  # of an axis of success: intervals over few seeds may reach beyond
+_NO_CURVES = "No evaluations were made while it learned (eval_levels, eval_interval)."
 _MOST_MOMENTS = 13  # of a curve: intervals stay apart
 
 
@@ -69,11 +70,12 @@ def spa_page(records: Sequence[Record]) -> str:
         tag("p", "Intervals are over seeds; of one seed, over levels.", class_="quiet"),
         tag("h2", "While PPO learns"),
         tag("div", *_curves(groups), class_="figures drawn"),
+        *([] if curve_panels(groups) else [tag("p", _NO_CURVES, class_="quiet")]),
         tag("h2", "The best of k samples"),
         tag("div", *_pass_at_k(groups), class_="figures drawn"),
         tag("h2", "What is known of the world"),
         _measures(groups, WORLD_MODEL),
-        tag("h2", "How is played"),
+        tag("h2", "How it plays"),
         _measures(groups, PLAY),
         tag("h2", "What it cost"),
         table(("arm", "seed", "stage", "seconds", "tokens"), _cost_rows(groups)),
@@ -131,6 +133,11 @@ def interval_of(group: Group, point: str, name: str) -> Interval | None:
     if len(values) == 1:
         return Interval(*values[0]) if isinstance(values[0], list) else Interval(values[0], np.nan, np.nan)
     return mean_interval([value[0] if isinstance(value, list) else value for value in values])
+
+
+def _tells_states(group: Group) -> bool:
+    """Whether its answers have states: in the mode base a stray tag is none."""
+    return bool(group.records[0]["settings"].get("ppo_mode") != "base")
 
 
 def _success_rows(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
@@ -225,6 +232,8 @@ def _measures(groups: Sequence[Group], names: Mapping[str, str]) -> Markup:
     """A table of numbers of each point; of several seeds, their means."""
     rows = []
     for group in groups:
+        if names is WORLD_MODEL and not _tells_states(group):
+            continue
         for point, text in POINT_NAMES.items():
             found = [interval_of(group, point, name) for name in names]
             if any(interval is not None for interval in found):

@@ -17,13 +17,13 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs.agents import LEAST_FORMAT
 from stoix_like.runtime.runs.pipeline_files import RUN
-from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.manifest import FILE, Manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text, write_output_text
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training.stopping import Interrupted, stopping_on_signals
 from stoix_like.spa.arms import EVALUATE, PLAIN, PPO, PRETRAIN, arm_of
 from stoix_like.spa.folders import LOCK, Layout, Source, read_sources, write_sources
-from stoix_like.spa.pipeline import Pipeline
+from stoix_like.spa.pipeline import Pipeline, check_agents
 from stoix_like.spa.record import read_config, write_record
 from stoix_like.spa.report import spa_page
 from stoix_like.spa.stage_configs import config_problems
@@ -57,11 +57,12 @@ def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: R
     try:
         with stopping_on_signals() as stop, signals.closing_lines(lambda: [again]):
             pipeline = Pipeline(config, arm, layout, reporter, stop)
-            _plan(pipeline, options)  # which refuses a call before anything is written
+            sources = _plan(pipeline, options)  # which refuses a call before anything is written
+            check_agents(pipeline, [name for name in _stages(pipeline, options) if _is_new(pipeline, name, sources)])
             lock = _locked(layout)
             sources = _plan(pipeline, options)  # with what another process may have done until then
             _begin(pipeline, options, sources)
-            for name in arm.stages if options.stage is None else [options.stage]:
+            for name in _stages(pipeline, options):
                 if stop.is_set:
                     raise Interrupted(name)
                 manifest = run_stage_of(pipeline, name, sources)
@@ -80,6 +81,16 @@ def run(config: SPAConfig, layout: Layout, options: PipelineOptions, reporter: R
     return 0
 
 
+def _stages(pipeline: Pipeline, options: PipelineOptions) -> tuple[str, ...]:
+    """The stages that a call asks for, in their order."""
+    return pipeline.arm.stages if options.stage is None else (options.stage,)
+
+
+def _is_new(pipeline: Pipeline, name: str, sources: dict[str, Path]) -> bool:
+    """Whether a stage was not done yet."""
+    return name not in sources and not (pipeline.layout.stage(name) / FILE).is_file()
+
+
 def _plan(pipeline: Pipeline, options: PipelineOptions) -> dict[str, Path]:
     """{stage: folder} of what is taken from elsewhere. Nothing is written.
 
@@ -89,6 +100,8 @@ def _plan(pipeline: Pipeline, options: PipelineOptions) -> dict[str, Path]:
         CheckpointError: a stage of `--from` does not fit.
     """
     layout, first = pipeline.layout, pipeline.arm.stages[0]
+    if any(parent.exists() and not parent.is_dir() for parent in (layout.root, *layout.root.parents)):
+        raise RunError(f"cannot make {layout.root}: Not a directory", "use another --save-dir")
     if options.stage not in (None, first) and not layout.root.is_dir() and not options.sources:
         raise RunError(f"there is no pipeline {layout.root}", f"its first stage is {first}; run does all")
     _refuse_another_pipeline(pipeline)
@@ -171,7 +184,8 @@ def _header(pipeline: Pipeline) -> str:
 def _next_command(pipeline: Pipeline, sources: dict[str, Path]) -> str:
     """What shows how the agent plays."""
     run = str(sources.get(PPO, pipeline.layout.stage(PPO)) / RUN)
-    return command_line("evaluate", run) if pipeline.arm.name == PLAIN else command_line("play-text", "--model", run)
+    words = ("evaluate", run) if pipeline.arm.name == PLAIN else ("play-text", "--model", run)
+    return command_line(*words, "--checkpoint", "latest")  # as the stage evaluate has it
 
 
 def _line(name: str, manifest: Manifest, sources: dict[str, Path]) -> str:

@@ -29,7 +29,7 @@ from stoix_like.language.spans import IN_OBSERVATION, IN_PREDICTION, spans_of
 from stoix_like.runtime.datasets import row_files
 from stoix_like.runtime.evaluators.scores import make_levels
 from stoix_like.runtime.runs.agents import row_form
-from stoix_like.spa.measures import TurnMeasures, cells_of, measure_turns
+from stoix_like.spa.measures import OF_STATES, TurnMeasures, cells_of, measure_turns
 from stoix_like.spa.next_states import NextStates
 from stoix_like.spa.pipeline import StageAgent
 from stoix_like.types import Array, EnvState, Key, NetworkParams
@@ -107,7 +107,8 @@ class Scorer:
         columns = zip(*(part[1] for part in parts), strict=True)
         measures = TurnMeasures(*(np.concatenate(column)[:episodes] for column in columns))
         gaps = np.concatenate([part[2] for part in parts])[:episodes]
-        means = {name: _mean(x) for name, x in measures._asdict().items()}
+        told = () if self._one.config.agent.mode == "worldmodel" else OF_STATES  # a stray tag tells no state
+        means = {name: _mean(x) for name, x in measures._asdict().items() if name not in told}
         means["valid_actions"] = _share(measures.num_named, measures.num_segments)
         means["effective_actions"] = _share(measures.num_effective, measures.num_actions)
         means["actions"] = float(np.nansum(measures.num_actions, axis=1).mean())

@@ -7,10 +7,11 @@ table, so nothing else makes it due again.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.checks.access import get_leaf, section_types
 from stoix_like.config.layers import resolve
 from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, PretrainConfig
 from stoix_like.config.sections.runs import HardwareConfig, LoggingConfig, PPOConfig
@@ -147,14 +148,33 @@ def _further_leaves(arm: Arm, stage: str) -> dict[str, Any]:
 
 def config_problems(config: SPAConfig, arm: Arm) -> list[str]:
     """What is wrong with the configuration of any stage of an arm, before one of them has begun."""
-    problems = dict[str, None]()
+    problems = dict[str, str]()
     for stage in arm.stages:
         leaves = {"load_path": "base"} if stage in (SFT, PPO) and arm.name != PLAIN else {}
         try:
             stage_config(config, arm, stage, leaves | ({"data_path": "rows"} if stage == SFT else {}))
         except ConfigError as error:
-            problems |= {f"{stage}: {problem}": None for problem in error.problems}
-    return [*problems, *(_base_problems(config, arm) if PRETRAIN in arm.stages else [])]
+            problems = {_in_our_words(problem, arm, stage): stage for problem in error.problems} | problems
+    found = [f"{stage}: {problem}" for problem, stage in problems.items()]
+    return [*found, *(_base_problems(config, arm) if PRETRAIN in arm.stages else [])]
+
+
+def _in_our_words(problem: str, arm: Arm, stage: str) -> str:
+    """A problem of a stage's configuration with the leaves of the pipeline in place of the stage's."""
+    names = {ours: name for name, ours in _table(arm, PPO if stage == EVALUATE else stage).items()}
+    sections = {
+        field.name: name for name, kind in section_types(SPAConfig).items() for field in dataclasses.fields(kind)
+    }
+
+    def replaced(match: re.Match[str]) -> str:
+        name = names.get(match["leaf"])
+        if name is None:
+            return match[0]
+        return f"{sections[name]}.{name}" if match["section"] else name
+
+    return re.sub(
+        r"\b(?P<section>[a-z_]+\.)?(?P<leaf>[a-z]+(?:_[a-z0-9]+)+|seed|kwargs|mode|order)\b", replaced, problem
+    )
 
 
 def _base_problems(config: SPAConfig, arm: Arm) -> list[str]:

@@ -100,7 +100,7 @@ def run_stage_of(pipeline: Pipeline, name: str, sources: Mapping[str, Path]) -> 
     found = files.done(name)
     refuse_changed_settings(f"{sources[name]}", found.settings, call.settings, _HINT)
     if not _is_result(stage, files):
-        raise _of_other_stages(sources[name], pipeline)
+        raise _of_other_stages(sources[name], pipeline, found)
     return found
 
 
@@ -137,9 +137,13 @@ def _is_result(stage: Stage, files: StageFiles) -> bool:
     return manifest is not None and manifest.inputs == dict(stage.inputs(files)) and is_done(stage, files)
 
 
-def _of_other_stages(source: Path, pipeline: Pipeline) -> CheckpointError:
-    what = f"{source} was made from other stages than those of {pipeline.layout.root}, or lacks a file"
-    return CheckpointError(what, "give these stages as well, or leave it out")
+def _of_other_stages(source: Path, pipeline: Pipeline, manifest: Manifest) -> CheckpointError:
+    """Why a stage that is taken from elsewhere is no result here."""
+    missing = next((name for name in manifest.outputs if not (source / name).is_file()), None)
+    if missing is not None:
+        return CheckpointError(f"{source} lacks its {missing}", "put it back, or do that stage again")
+    what = f"{source} was made from other stages than those of {pipeline.layout.root}"
+    return CheckpointError(what, "give these stages as well, with --from, or use another name without it")
 
 
 def fitting_sources(pipeline: Pipeline, found: Mapping[str, Source], noted: Mapping[str, Path]) -> dict[str, Path]:
@@ -161,8 +165,10 @@ def fitting_sources(pipeline: Pipeline, found: Mapping[str, Source], noted: Mapp
         manifest, asked = files.done(stage.name), pipeline.settings(stage.name)
         if source.is_named:
             refuse_changed_settings(str(source.folder), manifest.settings, asked, _HINT)
-            if not _is_result(stage, files):
-                raise _of_other_stages(source.folder, pipeline)
-        if manifest.settings == asked and _is_result(stage, files):
+        if manifest.settings != asked:
+            continue
+        if _is_result(stage, files):
             taken[stage.name] = source.folder
+        elif source.is_named or manifest.inputs == dict(stage.inputs(files)):  # all but its files would fit
+            raise _of_other_stages(source.folder, pipeline, manifest)
     return taken

@@ -89,6 +89,9 @@ def test_a_second_call_does_nothing_and_other_settings_are_refused(done):
     before = {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
     scripts.run("spa", "run", "smoke")  # with the configuration that it was begun with
     assert before == {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
+    scripts.run("spa", "run", "smoke", "--eval-levels", "4")  # what it was scored on while it learned stays
+    assert json.loads((root(scripts) / "results.json").read_text())["curve_levels"]["levels"] == 0
+    scripts.run("spa", "run", "smoke", "--eval-levels", "0")
     kept = (root(scripts) / "config.yaml").read_text()
     for words in (("sft", "smoke"), ("run", "smoke"), ("evaluate", "smoke")):
         refused = refusal(scripts, *words, "--sft-lr", "0.1")
@@ -170,8 +173,10 @@ def test_a_pipeline_that_is_killed_goes_on_to_the_same(done, tmp_path, stage, pl
     assert set(outputs(scripts)) == set(before)
     if place == "inside" and stage in ("pretrain", "sft", "ppo"):  # the run goes on, from a state that has learned
         assert max(int(path.name) for path in (root(scripts) / stage / "run" / "checkpoints").glob("[0-9]*")) > 0
-    scripts.run("spa", *words)
-    assert outputs(scripts) == outputs(finished)
-    of_both = [read_arrays(root(one) / "evaluate" / "scores.npz") for one in (scripts, finished)]
+    root(scripts).rename(root(scripts, "moved"))  # the paths that its run has noted lead nowhere now
+    scripts.run("spa", "run", "moved", *words[2:])
+    assert outputs(scripts, "moved") == outputs(finished)
+    folders = root(scripts, "moved"), root(finished)
+    of_both = [read_arrays(folder / "evaluate" / "scores.npz") for folder in folders]
     for name, array in of_both[1].items():
         np.testing.assert_array_equal(of_both[0][name], array)

@@ -119,6 +119,9 @@ def test_what_is_no_record_is_told(tmp_path, text):
         ("curve", {"success": ["x"]}, "success of its curve is no list of numbers"),
         ("stages", {"ppo": {}}, "its stage ppo has no seconds or facts"),
         ("seed", "0", "its seed is no whole number"),
+        ("ceiling", "x", "its ceiling is no number"),
+        ("before_ppo", {"tokens": "1"}, "its before_ppo has what is no number"),
+        ("stages", {"ppo": {"seconds": 1, "facts": {"trained_tokens": "x"}}}, "are not all numbers"),
     ],
 )
 def test_a_record_with_a_wrong_field_is_told(tmp_path, field, value, error):
@@ -126,6 +129,19 @@ def test_a_record_with_a_wrong_field_is_told(tmp_path, field, value, error):
     path.write_text(json.dumps(record(**{field: value})))
     with pytest.raises(CheckpointError, match=error):
         read_record(path)
+
+
+def test_answers_without_states_have_no_measures_of_them():
+    """In the mode base a stray tag is no state, and records of before have counted some."""
+    vanilla = record("vanilla", settings={"ppo_mode": "base"})
+    shown = spa_page([record("spa"), vanilla]).partition("What is known")[2].partition("How it plays")[0]
+    assert "<td>spa</td>" in shown
+    assert "vanilla" not in shown
+
+
+def test_a_page_without_curves_says_why():
+    assert "No evaluations were made while it learned" in spa_page([record(curve={})])
+    assert "No evaluations were made while it learned" not in spa_page([record()])
 
 
 def test_numbers_that_were_not_finite_are_missing(tmp_path):

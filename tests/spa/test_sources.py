@@ -8,7 +8,7 @@ from support.rows import row_file
 
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.spa import SPAConfig
-from stoix_like.errors import INTERRUPTED, CheckpointError, ConfigError, RunError
+from stoix_like.errors import INTERRUPTED, CheckpointError, ConfigError, RunError, StoixError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.datasets.row_files import TRAINING, VALIDATION, write_rows
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
@@ -153,7 +153,7 @@ def test_a_stage_whose_base_has_changed_is_not_built_upon(tmp_path):
 
 def test_what_is_wrong_is_told_before_a_folder_is_made(tmp_path):
     options = PipelineOptions(None, {}, ())
-    with pytest.raises(ConfigError, match=r"ppo: agent.group_size: 8 does not divide num_envs = 100"):
+    with pytest.raises(ConfigError, match=r"ppo: ppo.ppo_group_size: 8 does not divide ppo_envs = 100"):
         run(replace_leaves(SPAConfig(), {"ppo_envs": 100}), Layout(tmp_path / "a"), options, SILENT)
     with pytest.raises(ConfigError, match="the arm state has no stage sft"):
         run(
@@ -162,6 +162,46 @@ def test_what_is_wrong_is_told_before_a_folder_is_made(tmp_path):
     with pytest.raises(RunError, match="there is no pipeline"):
         run(SPAConfig(), Layout(tmp_path / "a"), options._replace(stage="sft"), SILENT)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("leaves", "error"),
+    [
+        ({"task_id": "Sudoku-text-v0", "rendering": "grid_positions"}, "has no rendering 'grid_positions'"),
+        ({"num_heads": 7}, "hidden_dim: 96 is not divisible by num_heads 7"),
+        ({"kwargs": {"foo": 1}}, "foo"),
+        ({"kwargs": {"bank": "nope"}}, "nope"),
+        ({"answer_length": 1}, "answer"),
+        ({"arm": "plain_ppo", "kwargs": {"foo": 1}}, "foo"),
+    ],
+)
+@pytest.mark.parametrize("stage", [None, "first"])
+def test_a_world_or_an_agent_that_cannot_be_made_binds_nothing(tmp_path, leaves, error, stage):
+    """What the hint says would be refused as another setting if the call had left its own behind."""
+    one = pipeline_at(tmp_path / "a", **leaves)
+    options = PipelineOptions(None if stage is None else one.arm.stages[0], {}, ())
+    with pytest.raises(StoixError, match=error):
+        run(one.config, one.layout, options, SILENT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    for layout in (Layout(tmp_path / "file" / "a"), Layout(tmp_path / "file")):
+        with pytest.raises(RunError, match="Not a directory"):
+            run(SPAConfig(), layout, PipelineOptions(None, {}, ()), SILENT)
+
+
+def test_a_stage_elsewhere_that_lacks_a_file_is_told_by_its_name(tmp_path):
+    finish_stages(pipeline_at(tmp_path / "a"))
+    folder, other = tmp_path / "a" / "pretrain", pipeline_at(tmp_path / "b")
+    manifest = read_manifest(folder)
+    write_manifest(folder, manifest._replace(outputs={"params.safetensors": "0"}))
+    for text in (tmp_path / "a", folder):
+        with pytest.raises(CheckpointError, match=r"a/pretrain lacks its params.safetensors"):
+            fitting_sources(other, find_sources([str(text)]), {})
+    with pytest.raises(CheckpointError, match=r"a/pretrain lacks its params.safetensors"):
+        run_stage_of(other, "pretrain", {"pretrain": folder})
 
 
 def test_after_a_signal_no_further_stage_is_begun(tmp_path, monkeypatch):

@@ -58,6 +58,14 @@ def test_ppo_without_language_has_the_settings_that_it_reads():
     assert "ppo_lr" not in settings_of(config, arm, "ppo")
 
 
+def test_a_problem_of_several_stages_is_told_once_and_in_the_leaves_of_the_pipeline():
+    config = replace_leaves(SPAConfig(), {"task_id": "Foo", "ppo_group_size": 7})
+    assert config_problems(config, arm_of(config)) == [
+        "pretrain: world.task_id: Foo is no world of text; use FrozenLake-text-v0, Sokoban-text-v0, Sudoku-text-v0",
+        "ppo: ppo.ppo_group_size: 7 does not divide ppo_envs = 128",
+    ]
+
+
 def test_every_leaf_is_read_by_a_stage_or_by_the_pipeline():
     config = SPAConfig()
     read = {name for stage in STAGE_NAMES for name in settings_of(config, arm_of(config), stage)}
@@ -120,8 +128,8 @@ def test_all_arms_begin_with_the_same_base():
 @pytest.mark.parametrize(
     ("leaves", "problem"),
     [
-        ({"ppo_envs": 100}, "ppo: agent.group_size: 8 does not divide num_envs = 100"),
-        ({"sft_microbatches": 3}, "sft: fine_tune.batch_size: 16 rows are not divisible by num_microbatches = 3"),
+        ({"ppo_envs": 100}, "ppo: ppo.ppo_group_size: 8 does not divide ppo_envs = 100"),
+        ({"sft_microbatches": 3}, "sft: sft.sft_batch_size: 16 rows are not divisible by sft_microbatches = 3"),
         ({"pretrain_all_modes": False}, "pretrain.pretrain_all_modes: the base learns answers of the mode base alone"),
     ],
 )

@@ -70,7 +70,7 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
     words, arguments = list(argv), _parser()
     name = words.pop(0) if words and not words[0].startswith("-") else None
     if {"-h", "--help"} & set(words):
-        print(help.help_text(SPAConfig, KIND, DEFAULT_PRESETS[KIND], command=COMMAND, options=_options()))
+        print(_help_text(stage))
         return 0
     given, words = arguments.parse_known_args(words)
     if name is None and stage != RUN:
@@ -94,6 +94,16 @@ def _run_pipeline(stage: str, argv: list[str]) -> int:
     return run(loaded.config, layout, options, reporter)
 
 
+def _help_text(stage: str) -> str:
+    """What a stage's `--help` prints."""
+    name, preset = "[NAME]" if stage == RUN else "NAME", DEFAULT_PRESETS[KIND]
+    first = (
+        f"NAME is that of the pipeline. One that is begun keeps its configuration; else the preset {preset} is used."
+    )
+    intro = f"{stage} {name} [--config FILE|PRESET] [--from PATH ...]", first
+    return help.help_text(SPAConfig, KIND, preset, command=COMMAND, options=_options(), intro=intro)
+
+
 def _read(words: list[str], default: str) -> PartialConfig:
     return read_partial(SPAConfig, KIND, words, default, page="docs/spa.md")
 
@@ -114,7 +124,9 @@ def _load(name: str | None, words: list[str]) -> PartialConfig:
             raise ConfigError(f"spa: --{option} is of a run", "the same command goes on where the pipeline stopped")
     if loaded.rest:
         problems = flags.parse_flags(loaded.rest, SPAConfig).problems
-        raise ConfigError(problems or [f"spa: what is {loaded.rest[0]}?"], "--help lists every flag")
+        is_word = not loaded.rest[0].startswith("-")
+        hint = "the NAME of a pipeline stands right after the stage" if is_word else "--help lists every flag"
+        raise ConfigError(problems or [f"spa: what is {loaded.rest[0]}?"], hint)
     return loaded
 
 

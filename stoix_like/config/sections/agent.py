@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stoix_like.config.sections.leaves import LEARNING, MACHINE, SCORING, SHAPE, TASK, leaf
+from stoix_like.config.sections.leaves import LEARNING, MACHINE, PATH, SCORING, SHAPE, TASK, leaf
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ class TokenPPOSectionConfig:
 class FineTuneSectionConfig:
     """Fine-tuning on rows of written turns."""
 
-    data_path: str | None = leaf(None, "folder of wm_train.npz and wm_val.npz, the rows that are learned from", MACHINE)
+    data_path: str | None = leaf(
+        None, "folder of wm_train.npz and wm_val.npz, the rows that are learned from", MACHINE | PATH
+    )
     loss_mask: Literal["assistant", "state_only", "non_state", "answer_only"] = leaf(
         "assistant",
         "tokens of answers with a loss: all (SPA's paper), states, all but states (its release), actions",

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoix_like.config.sections.roles import Role
 
-FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
+FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PATH, PROCESS = Role
 SHAPE = FIXED | LEARNING  # of the state
 RULES = FIXED | LEARNING | ENVIRONMENT | TASK  # of the task
 

@@ -25,6 +25,7 @@ class Role(enum.Flag):
     SCORING = enum.auto()  # when and how policies are evaluated
     MACHINE = enum.auto()  # devices, files and reports: it changes neither learning nor scores
     FOLDER = enum.auto()  # names the run folder, which may be moved
+    PATH = enum.auto()  # where something was read, which may be moved since
     PROCESS = enum.auto()  # how one process is started: it is not part of the run
 
 

@@ -21,6 +21,7 @@ from stoix_like.config.sections.leaves import (
     LEARNING,
     MACHINE,
     PACE,
+    PATH,
     PROCESS,
     RULES,
     SCORING,
@@ -188,7 +189,7 @@ class CheckpointingConfig:
     load_path: str | None = leaf(
         None,
         "run (path or name), checkpoint or params.safetensors to load parameters from; null = none",
-        SHAPE | MACHINE,
+        SHAPE | MACHINE | PATH,
     )
     save_replay: bool = leaf(True, "SPO, AlphaZero: store the replay buffer in checkpoints", MACHINE)
     use_ocdbt: bool = leaf(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.reports.html import Markup, facts, joined, page, tag
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def outcome(turn: TextTurn) -> str:
 
 def ending(episode: TextEpisode) -> str:
     """`solved in 4 turns, return 1`."""
+    turns = episode.turns
     how = "ended" if episode.succeeded is None else "solved" if episode.succeeded else "not solved"
-    return f"{how} in {len(episode.turns)} turns, return {episode.episode_return:g}"
+    return f"{how} in {len(turns)} {plural('turn', len(turns))}, return {episode.episode_return:g}"
 
 
 def summary(episodes: Sequence[TextEpisode]) -> str:

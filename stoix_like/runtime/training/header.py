@@ -162,10 +162,14 @@ def next_commands(parts: RunParts) -> list[str]:
     env, path = parts.env, str(parts.plan.path)
     of_games = () if env.game is None else ("ratings", "play-board")
     drawing = ("animate",) if env.is_drawable and parts.learner.policy is not None else ()
-    commands = [command_line(name, path) for name in ("evaluate", "plot", *drawing, *of_games)]
+    saved = () if parts.evaluators else ("--checkpoint", "latest")  # without evaluations there is no best one
+    has_curves = bool(parts.evaluators) or not parts.algorithm.speaks  # supervised runs have none but these
+    commands = [command_line("evaluate", path, *saved)]
     if parts.algorithm.speaks:
-        commands.insert(1, command_line("play-text", "--model", path))
-    return commands
+        commands.append(command_line("play-text", "--model", path, *saved))
+    commands += [command_line("plot", path)] if has_curves else []
+    commands += [command_line(name, path, *saved) for name in drawing]
+    return commands + [command_line(name, path) for name in of_games]
 
 
 def resume_commands(parts: RunParts) -> list[str]:

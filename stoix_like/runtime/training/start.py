@@ -131,11 +131,11 @@ def _prepare_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStar
 
 
 def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
-    """Leaves whose value differs from the checkpoint's. The path of the folder may differ: runs can be moved."""
+    """Leaves whose value differs from the checkpoint's. Paths count only if they are asked for: runs can be moved."""
     after = loaded.config
     config_type: type = type(after)
     roles = leaf_roles(config_type)
-    leaves = [n for n, role in roles.items() if not role & Role.FOLDER or n in loaded.overridden]
+    leaves = [n for n, role in roles.items() if not role & (Role.FOLDER | Role.PATH) or n in loaded.overridden]
     return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
 
 

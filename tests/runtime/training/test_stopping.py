@@ -93,6 +93,13 @@ def test_a_new_run_that_is_left_while_it_compiles_says_how_to_go_on(inside, monk
     assert "next: the same command again" in capsys.readouterr().out  # what it changes is not stored yet
 
 
+def test_a_run_without_evaluations_names_commands_that_take_its_last_checkpoint(inside, capsys):
+    assert command("train-ppo", **SMALL_PPO_RUN | {"run_name": "a", "num_eval_episodes": 0}) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (evaluate,) = [line for line in lines if "evaluate" in line]
+    assert evaluate.endswith("a --checkpoint latest")
+
+
 def test_a_run_that_is_part_of_a_program_leaves_the_next_command_to_it(inside, monkeypatch, capsys):
     """It would not go on as that program does: another run follows, or a stage."""
     loaded = load_config(PPOConfig, "ppo", flags(**SMALL_PPO_RUN, run_name="a"), default_config="ppo/quick")
