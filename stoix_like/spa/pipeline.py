@@ -25,7 +25,7 @@ from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import PARAMETERS, ParametersMetadata
 from stoix_like.spa.arms import PLAIN, PPO, PRETRAIN, Arm
 from stoix_like.spa.folders import Layout
-from stoix_like.spa.stage_configs import settings_of, stage_config
+from stoix_like.spa.stage_configs import LATER, settings_of, stage_config
 from stoix_like.types import NetworkParams, TextWorld
 
 TOKENIZER = "tokenizer"  # fact of a stage: the hash of the vocabulary whose tokens its parameters speak
@@ -60,7 +60,7 @@ class StageAgent(NamedTuple):
 
 def agent_of(pipeline: Pipeline, stage: str) -> StageAgent:
     """The agent of a stage, without a critic. Raises ConfigError as `make_agent`."""
-    config = pipeline.stage_config(stage)
+    config = pipeline.stage_config(stage, **LATER.get(stage, {}))
     world = agents.make_text_world(make_env(config.environment), config.agent)
     tokenizer = agents.make_tokenizer()
     return StageAgent(config, world, tokenizer, make_agent(world, tokenizer, config))

@@ -102,6 +102,8 @@ _ONLY_SHOW = ("eval_levels", "eval_interval", "eval_samples")  # while a stage t
 _TYPES = {PRETRAIN: PretrainConfig, GENERATE: AgentConfig, SFT: FineTuneConfig, PPO: AgentConfig, EVALUATE: AgentConfig}
 #: {stage that trains: the algorithm of its run}
 ALGORITHMS = {PRETRAIN: "pretrain", SFT: "sft", PPO: "agent"}
+#: {stage: leaves of its run that the stages before it decide}, with values that stand for them.
+LATER: dict[str, dict[str, Any]] = {SFT: {"load_path": "base", "data_path": "rows"}, PPO: {"load_path": "base"}}
 _MACHINE = (HardwareConfig, LoggingConfig)
 
 
@@ -150,9 +152,8 @@ def config_problems(config: SPAConfig, arm: Arm) -> list[str]:
     """What is wrong with the configuration of any stage of an arm, before one of them has begun."""
     problems = dict[str, str]()
     for stage in arm.stages:
-        leaves = {"load_path": "base"} if stage in (SFT, PPO) and arm.name != PLAIN else {}
         try:
-            stage_config(config, arm, stage, leaves | ({"data_path": "rows"} if stage == SFT else {}))
+            stage_config(config, arm, stage, {} if arm.name == PLAIN else LATER.get(stage, {}))
         except ConfigError as error:
             problems = {_in_our_words(problem, arm, stage): stage for problem in error.problems} | problems
     found = [f"{stage}: {problem}" for problem, stage in problems.items()]

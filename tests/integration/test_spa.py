@@ -56,7 +56,7 @@ def test_every_stage_leaves_its_outputs(done):
     assert list(outputs(scripts)) == list(STAGE_NAMES)
     assert "report runs/spa/smoke/report.html" in shown
     assert shown.count("next: ") == 1  # the stages' runs name none
-    assert shown.splitlines()[-1].endswith("scripts/play_text.py --model runs/spa/smoke/ppo/run")
+    assert shown.splitlines()[-1].endswith("scripts/play_text.py --model runs/spa/smoke/ppo/run --checkpoint latest")
     folder = root(scripts) / "generate"
     rows = [read_rows(folder / name) for name in (TRAINING, VALIDATION)]
     assert not set(rows[0].trajectory) & set(rows[1].trajectory)
