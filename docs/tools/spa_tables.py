@@ -36,7 +36,7 @@ FIGURES = {  # {end of the name of a file: what it shows}
     "curves": "Success over episodes of PPO, tokens and seconds",
     "pass_at_k": "Pass@k of the pretrained model, the fine-tuned one, and after PPO",
 }
-_SHARES = (1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)  # of the updates of PPO
+_UPDATES = (10, 20, 40, 60, None)  # of PPO, at which the presets evaluate; None = the last
 _COSTS = ("tokens", "seconds")
 _KNOWLEDGE = (
     *("observation_exact", "next_state_exact", "next_state_given_answer", "answer_consistency", "forced_success"),
@@ -76,29 +76,32 @@ def read_groups(folder: Path) -> list[Group]:
 
 def _tables(groups: Sequence[Group]) -> Iterator[str]:
     (every,) = {group.records[0]["settings"]["ppo_updates"] for group in groups}  # the columns are of one number
-    updates = [round(share * every) for share in _SHARES]
-    moments = [f"{number} updates" for number in updates]
+    moments = [f"{number or every} updates" for number in _UPDATES]
     yield _table(("arm", "seeds", *moments, "final levels", "Pass@8 before", "and after"), map(_success, groups))
     if any(_pairs(groups[0], other) for other in groups[1:]):
         yield _table(("difference", "seeds", *moments, "final levels"), _differences(groups))
-    yield _table(("arm", "at", *((WORLD_MODEL | PLAY)[name] for name in _KNOWLEDGE)), _knowledge(groups))
+    if known := list(_knowledge(groups)):
+        yield _table(("arm", "at", *((WORLD_MODEL | PLAY)[name] for name in _KNOWLEDGE)), known)
     yield _table(("arm", *(f"{name} {when} PPO" for when in ("before", "of") for name in _COSTS)), map(_cost, groups))
 
 
 def _success(group: Group) -> tuple[str, ...]:
-    curve = [_text(_over_seeds(group.records, _success_at(share))) for share in _SHARES]
+    curve = [_text(_over_seeds(group.records, _success_at(number))) for number in _UPDATES]
     first = "sft" if "sft" in group.records[0]["points"] else "base"
     points = (("ppo", "success"), (first, "pass_at_8"), ("ppo", "pass_at_8"))
     return group.arm, str(len(group.records)), *curve, *(_text(interval_of(group, *point)) for point in points)
 
 
-def _success_at(share: float) -> Callable[[Record], float]:
-    """Reads the success of the levels of training after a share of the updates."""
+def _success_at(updates: int | None) -> Callable[[Record], float]:
+    """Reads the success of the levels of training after so many updates, or after the last."""
 
     def read(record: Record) -> float:
         curve: Any = record["curve"]
         episodes = np.array(curve.get("episodes", []))
-        return float(np.interp(share * episodes[-1], episodes, curve["success"])) if len(episodes) else np.nan
+        if not len(episodes):
+            return np.nan
+        share = 1.0 if updates is None else updates / record["settings"]["ppo_updates"]
+        return float(np.interp(share * episodes[-1], episodes, curve["success"]))
 
     return read
 
@@ -122,7 +125,7 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[str, ...]]:
     """The first arm less each other one, seed by seed."""
     for other in groups[1:]:
         if pairs := _pairs(groups[0], other):
-            reads = [*map(_success_at, _SHARES), _final]
+            reads = [*map(_success_at, _UPDATES), _final]
             found = [[read(one) - read(two) for one, two in pairs] for read in reads]
             cells = [None if np.isnan(values).any() else mean_interval(values) for values in found]
             yield f"{groups[0].arm} - {other.arm}", str(len(pairs)), *map(_text, cells)
