@@ -27,7 +27,7 @@ class Figure(NamedTuple):
 
 def figures(folder: Path = FOLDER) -> dict[Path, Figure]:
     """{path: figure} of all worlds in which arms are compared."""
-    found = {}
+    found: dict[Path, Figure] = {}
     for world in sorted(path for path in folder.iterdir() if path.is_dir()):
         groups = read_groups(world)
         if len(groups) > 1:

@@ -14,7 +14,7 @@ arms are compared, and the first episodes of a record:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def _text(interval: Interval | None) -> str:
     return f"{interval.point:.3f}{bounds}"
 
 
-def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
