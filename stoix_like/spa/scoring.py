@@ -107,8 +107,8 @@ class Scorer:
         columns = zip(*(part[1] for part in parts), strict=True)
         measures = TurnMeasures(*(np.concatenate(column)[:episodes] for column in columns))
         gaps = np.concatenate([part[2] for part in parts])[:episodes]
-        told = () if self._one.config.agent.mode == "worldmodel" else OF_STATES  # a stray tag tells no state
-        means = {name: _mean(x) for name, x in measures._asdict().items() if name not in told}
+        left_out = () if self._one.config.agent.mode == "worldmodel" else OF_STATES  # a stray tag tells no state
+        means = {name: _mean(x) for name, x in measures._asdict().items() if name not in left_out}
         means["valid_actions"] = _share(measures.num_named, measures.num_segments)
         means["effective_actions"] = _share(measures.num_effective, measures.num_actions)
         means["actions"] = float(np.nansum(measures.num_actions, axis=1).mean())

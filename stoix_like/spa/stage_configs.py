@@ -168,13 +168,13 @@ def _in_our_words(problem: str, arm: Arm, stage: str) -> str:
     }
 
     def replaced(match: re.Match[str]) -> str:
-        name = names.get(match["leaf"])
+        name = names.get(match["own"] or match["bare"])  # a bare word without _, such as mode, may be no leaf
         if name is None:
             return match[0]
         return f"{sections[name]}.{name}" if match["section"] else name
 
     return re.sub(
-        r"\b(?P<section>[a-z_]+\.)?(?P<leaf>[a-z]+(?:_[a-z0-9]+)+|seed|kwargs|mode|order)\b", replaced, problem
+        r"\b(?:(?P<section>[a-z_]+)\.(?P<own>[a-z0-9_]+)|(?P<bare>[a-z]+(?:_[a-z0-9]+)+))\b", replaced, problem
     )
 
 

@@ -166,6 +166,9 @@ hint: use 2 or more
 error: num_envs cannot change when a run is resumed
 error: task_id cannot change when a run is resumed
 hint: leave it out, or start a new run with --load-path runs/a
+2$ train_ppo --resume runs/a --load-path runs/a
+error: load_path cannot change when a run is resumed
+hint: leave it out, or start a new run with --load-path runs/a
 2$ train_ppo NEW --level-set actionobservationreward-99999999999
 error: evaluation.level_set: 'actionobservationreward-99999999999' has more than 1,073,741,824 levels
 hint: name a smaller set

@@ -7,7 +7,7 @@ import pytest
 from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, replace_leaves
 from stoix_like.config.sections.spa import SPAConfig
 from stoix_like.spa.arms import STAGE_NAMES, arm_of
-from stoix_like.spa.stage_configs import _TABLES, config_problems, settings_of, stage_config
+from stoix_like.spa.stage_configs import _TABLES, _in_our_words, config_problems, settings_of, stage_config
 
 OF_THE_PIPELINE = {"arm", "save_dir", "save_interval", "baseline_lr"}
 OTHERS = {  # other values than the defaults, where one more, or the other choice, is none
@@ -64,6 +64,12 @@ def test_a_problem_of_several_stages_is_told_once_and_in_the_leaves_of_the_pipel
         "pretrain: world.task_id: Foo is no world of text; use FrozenLake-text-v0, Sokoban-text-v0, Sudoku-text-v0",
         "ppo: ppo.ppo_group_size: 7 does not divide ppo_envs = 128",
     ]
+
+
+def test_words_that_leaves_have_as_names_stay_in_a_problem():
+    problem = "agent.mode: the mode base is no mode of rows in this order, and num_envs and token_ppo.clip_eps stay"
+    told = "ppo.ppo_mode: the mode base is no mode of rows in this order, and ppo_envs and ppo.ppo_clip_eps stay"
+    assert _in_our_words(problem, arm_of(SPAConfig()), "ppo") == told
 
 
 def test_every_leaf_is_read_by_a_stage_or_by_the_pipeline():
