@@ -111,6 +111,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/tools/loop_tables.py
 	$(BIN)/python docs/tools/spa_tables.py
 	$(BIN)/python docs/tools/spa_figures.py
+	$(BIN)/python docs/tools/ringrift_drawings.py
 	$(BIN)/python tests/test_architecture.py
 
 # the variable leaves out what mkdocs-material says of MkDocs 2, which this project does not use

@@ -6,7 +6,7 @@ they alternate. Axis letters beside those of `types`: P players here, C cells of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ class Symmetries(NamedTuple):
 
     cells: np.ndarray  # [S, C] int32, the cell that moves to each place
     actions: np.ndarray  # [S, A] int32, the action that becomes each action
+    unmapped: np.ndarray | None = None  # [A] bool, actions that only row 0 maps: a state with one is shown as it is
 
 
 class Lines(NamedTuple):
@@ -35,11 +36,39 @@ class Lines(NamedTuple):
 class BoardLayout(NamedTuple):
     """The board as tables on the host, for networks and drawings."""
 
-    shape: tuple[int, int]  # rows, columns; cell = row * columns + column
+    shape: tuple[int, int]  # rows, columns; cell = row * columns + column, if `coordinates` does not say otherwise
     kind: Literal["square", "hex"]  # hex: each row is drawn half a cell further right
     neighbors: np.ndarray  # [C, K] int32, adjacent cells in the same K directions everywhere; -1 off the board
     action_names: tuple[str, ...]  # [A], as a person writes them: "d4", "pass"; for connect four the column, "4"
     lines: Lines | None = None
+    coordinates: np.ndarray | None = None  # [C, 2] int32, row and column of each cell, of a board with gaps
+
+    @property
+    def num_cells(self) -> int:
+        """C."""
+        return self.shape[0] * self.shape[1] if self.coordinates is None else len(self.coordinates)
+
+    @property
+    def places(self) -> np.ndarray:
+        """[C, 2] row and column of each cell."""
+        if self.coordinates is not None:
+            return self.coordinates
+        return np.stack(np.divmod(np.arange(self.num_cells), self.shape[1]), axis=1)
+
+
+class Picture(NamedTuple):
+    """What is drawn of a position of a game of stacks, where an owner a cell is not enough."""
+
+    rings: Array  # [C, H] int8, the owners of the rings of a stack from the lowest up; -1: none
+    markers: Array  # [C] int8, owners; -1: none
+    territory: Array  # [C] int8, whose a cell is for good; -1: nobody's
+
+
+class Wording(NamedTuple):
+    """How a game speaks to people; functions on the host of a state with NumPy leaves."""
+
+    status: Callable[[GameState, Sequence[str]], str]  # what stands beside the board, by the names of the players
+    why_illegal: Callable[[GameState, int], str]  # why an action is not legal here
 
 
 class BoardGame(NamedTuple):
@@ -65,6 +94,10 @@ class BoardGame(NamedTuple):
         preference: state -> [A] float32, the weighting of the heuristic player: higher is better.
         layout: of the board.
         symmetries: of the board.
+        picture: state -> Picture, of games of stacks. Equal positions have equal pictures.
+        random_action: (state, number [] uint32) -> [] int32, a legal action, each as likely for a random number; for
+            games that know a faster way than by `legal_actions`. None: there is none.
+        wording: what it says to people beyond its board.
     """
 
     name: str
@@ -82,6 +115,9 @@ class BoardGame(NamedTuple):
     preference: Callable[[GameState], Array]
     layout: BoardLayout
     symmetries: Symmetries
+    picture: Callable[[GameState], Picture] | None = None
+    random_action: Callable[[GameState, Array], Array] | None = None
+    wording: Wording | None = None
 
 
 class Player(Protocol):

@@ -38,7 +38,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: The files of the folder itself are the room ".".
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
-    "envs": {"text": (), ".": ("text",), "boards": ()},
+    "envs": {"text": (), ".": ("text",), "ringrift": (), "boards": ("ringrift",)},
     "networks": {".": (), "transformer": ()},
     "algorithms": {".": (), "agent": (), "text": (".", "agent"), "alphazero": (".",)},
     "runtime": {

@@ -21,7 +21,7 @@ from stoix_like.bench.learning import agents, curves, scores, searches, text_wor
 from stoix_like.bench.loops import gate, master_learning, soak
 from stoix_like.bench.loops.learning import loop_suite
 from stoix_like.bench.loops.speed import loops_suite
-from stoix_like.bench.speed import binpack, environments, launches, overhead, ppo, scaling, spo
+from stoix_like.bench.speed import binpack, environments, launches, overhead, ppo, ringrift, scaling, spo
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
@@ -107,6 +107,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "gpu": gpu_suite,
     "agent_speed": agent_speed_suite,
     "spa": spa_suite,
+    "ringrift": ringrift.ringrift_suite,
     "overhead": overhead.overhead_suite,
     "learning": scores.learning_suite,
     "learning_maze": scores.learning_maze_suite,

@@ -2,8 +2,8 @@
 randomness differ, and that two matches can be compared.
 
 A book is made from its name, not stored. Its positions are undecided, and distinct up to the symmetries of the board
-and the order of moves. Two positions are one if a symmetry makes cells, player to move and legal moves equal; what a
-position remembers beyond these, such as earlier positions of go, is not compared.
+and the order of moves. Two positions are one if a symmetry makes cells (of games of stacks, all that is drawn), player
+to move and legal moves equal; what a position remembers beyond these, such as earlier positions of go, is not compared.
 
 The hash says which book it is: NumPy does not promise that its random generators draw alike in all releases, so a name
 alone does not.
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.errors import ConfigError
@@ -43,7 +44,7 @@ class _Facts(NamedTuple):
     was_legal: Any  # [N, k] bool, each move where it stood
     is_over: Any  # [N] bool
     legal: Any  # [N, A] bool
-    cells: Any  # [N, C] int8
+    look: Any  # [N, C, K] int8, what lies on each cell
     player: Any  # [N] int32, to move
 
 
@@ -122,10 +123,18 @@ def _replay(game: BoardGame, plies: int) -> Callable[[np.ndarray], _Facts]:
 
     def facts_of(moves: Array) -> _Facts:
         state, was_legal, _ = play_moves(game, moves)
-        facts = (game.is_over(state), game.legal_actions(state), game.cells(state), game.player(state))
+        facts = (game.is_over(state), game.legal_actions(state), _look(game, state), game.player(state))
         return _Facts(was_legal, *facts)
 
     return in_batches(facts_of, plies, _BATCH)
+
+
+def _look(game: BoardGame, state: GameState) -> Array:
+    """[C, K] int8, what lies on each cell."""
+    if game.picture is None:
+        return game.cells(state)[:, None]
+    picture = game.picture(state)
+    return jnp.concatenate([picture.rings, picture.markers[:, None], picture.territory[:, None]], axis=1)
 
 
 def _enumerated(game: BoardGame, plies: int, replay: Callable[[np.ndarray], _Facts]) -> np.ndarray | None:
@@ -188,11 +197,15 @@ def _keys(game: BoardGame, facts: _Facts) -> np.ndarray:
     """[N] bytes: the smallest description of each position over the symmetries, equal for positions that are one."""
     player = np.broadcast_to(facts.player[:, None] + 1, (len(facts.player), 1))
     rows = [
-        np.concatenate([facts.cells[:, cells] + 2, player, facts.legal[:, actions] + 1], axis=1).astype(np.uint8)
+        np.concatenate([_flat(facts.look[:, cells]) + 2, player, facts.legal[:, actions] + 1], axis=1).astype(np.uint8)
         for cells, actions in zip(game.symmetries.cells, game.symmetries.actions, strict=True)
-    ]  # [S] of [N, C + 1 + A], without zeros, which NumPy takes for the end of bytes
+    ]  # [S] of [N, C K + 1 + A], without zeros, which NumPy takes for the end of bytes
     texts = np.stack([np.ascontiguousarray(row).view(f"S{row.shape[1]}")[:, 0] for row in rows])  # [S, N]
     return np.sort(texts, axis=0)[0]
+
+
+def _flat(look: np.ndarray) -> np.ndarray:
+    return look.reshape(len(look), -1)
 
 
 def _digest(data: bytes) -> bytes:

@@ -53,13 +53,15 @@ def _shapes(tree: Any) -> dict[str, str]:
 
 
 def _check_functions(game: BoardGame, state: Any) -> None:
-    num_cells, num_actions = game.layout.shape[0] * game.layout.shape[1], game.num_actions
+    num_cells, num_actions = game.layout.num_cells, game.num_actions
     observation = jax.eval_shape(game.observe, state)
     planes = observation.agent_view
     if planes.ndim != 2 or planes.shape[0] != num_cells or planes.shape[1] < 2 or planes.dtype != bool:
         what = f"observe shows planes {planes.dtype} {planes.shape}"
         hint = f"planes are bool [{num_cells}, channels]: the mover's cells, those of others, then what you like"
         raise _broken(game, what, hint)
+    if game.picture is not None:
+        _check_picture(game, jax.eval_shape(game.picture, state))
     found = {
         "observe(state).action_mask": observation.action_mask,
         **{name: jax.eval_shape(getattr(game, name), state) for name in ("legal_actions", "is_over", "outcome")},
@@ -77,18 +79,33 @@ def _check_functions(game: BoardGame, state: Any) -> None:
         if (found[name].shape, found[name].dtype) != (shape, dtype):
             hint = f"make it {np.dtype(dtype)} {shape}"
             raise _broken(game, f"{name} is {found[name].dtype} {found[name].shape}", hint)
+    if game.random_action is not None:
+        number = jax.ShapeDtypeStruct((), jnp.uint32)
+        action = jax.eval_shape(game.random_action, state, number)
+        if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
+            raise _broken(game, f"random_action is {action.dtype} {action.shape}", "make it an integer ()")
     player = jax.eval_shape(game.player, state)
     if player.shape != () or not jnp.issubdtype(player.dtype, jnp.integer):
         raise _broken(game, f"player is {player.dtype} {player.shape}", "make it an integer ()")
 
 
+def _check_picture(game: BoardGame, picture: Any) -> None:
+    cells = game.layout.num_cells
+    for name, leaf in picture._asdict().items():
+        if leaf.shape[:1] != (cells,) or leaf.dtype != jnp.int8 or leaf.ndim != (2 if name == "rings" else 1):
+            hint = f"make it int8 ({cells}{', levels' if name == 'rings' else ','})"
+            raise _broken(game, f"picture.{name} is {leaf.dtype} {leaf.shape}", hint)
+
+
 def _check_layout(game: BoardGame) -> None:
     layout = game.layout
-    num_cells = layout.shape[0] * layout.shape[1]
+    num_cells = layout.num_cells
     if len(layout.action_names) != game.num_actions:
         what = f"layout.action_names has {len(layout.action_names)} names for {game.num_actions} actions"
         raise _broken(game, what, "name every action")
     tables: dict[str, tuple[np.ndarray, int, int | None]] = {"layout.neighbors": (layout.neighbors, -1, num_cells)}
+    if layout.coordinates is not None:
+        _check_coordinates(game, layout.coordinates)
     if layout.lines is not None:
         tables["layout.lines.cells"] = (layout.lines.cells, 0, None)
         if layout.lines.below is not None:
@@ -101,9 +118,18 @@ def _check_layout(game: BoardGame) -> None:
             raise _broken(game, f"{name} has entries from {table.min()} to {table.max()}", hint)
 
 
+def _check_coordinates(game: BoardGame, coordinates: np.ndarray) -> None:
+    shape = np.array(game.layout.shape)
+    if coordinates.ndim != 2 or coordinates.shape[1] != 2 or len(np.unique(coordinates, axis=0)) != len(coordinates):
+        what = f"layout.coordinates {coordinates.shape} is no list of different places"
+        raise _broken(game, what, "give each cell a row and a column of its own")
+    if (coordinates < 0).any() or (coordinates >= shape).any():
+        raise _broken(game, "layout.coordinates leave the board", f"rows and columns are below {tuple(shape.tolist())}")
+
+
 def _check_symmetries(game: BoardGame) -> None:
-    num_cells = game.layout.shape[0] * game.layout.shape[1]
-    cells, actions = game.symmetries.cells, game.symmetries.actions
+    num_cells = game.layout.num_cells
+    cells, actions, unmapped = game.symmetries
     if len(cells) != len(actions) or len(cells) < 1:
         what = f"symmetries has {len(cells)} rows of cells and {len(actions)} of actions"
         raise _broken(game, what, "give both one row for each symmetry; row 0 is the identity")
@@ -112,3 +138,7 @@ def _check_symmetries(game: BoardGame) -> None:
         if table.shape != (len(cells), number) or (np.sort(table, axis=1) != each).any() or (table[0] != each).any():
             hint = f"every row holds 0 to {number - 1} once, and row 0 in order"
             raise _broken(game, f"symmetries.{name} {table.shape} is no table of permutations", hint)
+    if unmapped is not None and (unmapped.shape != (game.num_actions,) or unmapped.dtype != bool):
+        raise _broken(
+            game, f"symmetries.unmapped is {unmapped.dtype} {unmapped.shape}", f"make it bool ({game.num_actions},)"
+        )

@@ -88,7 +88,7 @@ def _playout(game: BoardGame, seeds: Array, states: GameState) -> Array:
 
     def advance(carry: tuple[Array, GameState]) -> tuple[Array, GameState]:
         ply, states = carry
-        action = choose(_mix(seeds + ply.astype(jnp.uint32)), jax.vmap(game.legal_actions)(states))
+        action = random_actions(game, _mix(seeds + ply.astype(jnp.uint32)), states)
         after = jax.vmap(game.step)(states, action)
         return ply + 1, trees.where(jax.vmap(game.is_over)(states), states, after)
 
@@ -103,6 +103,13 @@ def _read_out(key: Key, tree: Tree) -> MctsOutput:
     action = choose(jax.random.bits(key, visits.shape[:1]), best)
     values = tree.sums[game_tree.ROOT] / jnp.maximum(tree.visits[game_tree.ROOT], 1.0)[:, None]
     return MctsOutput(action, visits.astype(jnp.int32), values)
+
+
+def random_actions(game: BoardGame, seeds: Array, states: GameState) -> Array:
+    """[B] int32, a legal action of each state, each as likely: by the seeds [B] uint32."""
+    if game.random_action is not None:
+        return jax.vmap(game.random_action)(states, seeds)
+    return choose(seeds, jax.vmap(game.legal_actions)(states))
 
 
 def choose(seeds: Array, mask: Array) -> Array:

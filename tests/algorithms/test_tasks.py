@@ -60,8 +60,8 @@ def test_other_tasks_have_no_opponent_and_games_have_no_items():
         sl.ppo_config(task_id="Maze-v0", opponent="random")
     with pytest.raises(ConfigError, match="no engine is called 'minimax'"):
         sl.alphazero_config(opponent="minimax")
-    with pytest.raises(UnsupportedEnvironmentError, match="square8 is not available yet"):
-        sl.make_env("square8:3")
+    with pytest.raises(UnsupportedEnvironmentError, match="square19 is not available yet"):
+        sl.make_env("square19:3")
     with pytest.raises(ConfigError, match="connect_four is a game of 2 players"):
         sl.make_env("connect_four:3")
 

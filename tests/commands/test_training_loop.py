@@ -113,7 +113,7 @@ def test_help_and_print_config(capsys):
     ("argv", "code", "words"),
     [
         (["--board-type", "conect_four"], 3, ["unknown game 'conect_four'", "connect_four"]),
-        (["--board-type", "hex8"], 3, ["hex8 is not available yet"]),
+        (["--board-type", "hexagonal"], 3, ["hexagonal is not available yet"]),
         (["--board-type", "connect_four", "--num-players", "3"], 2, ["connect_four is a game of 2 players"]),
         (["--num-players", "2"], 2, ["--num-players: of which game?"]),
         (["--promotion-alpha", "0.9"], 2, ["--promotion-alpha: must be at most 0.5, got 0.9"]),

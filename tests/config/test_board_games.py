@@ -24,7 +24,7 @@ def test_every_game_can_be_made(name):
     assert make_game(name).num_players in names.GAMES[name]
 
 
-@pytest.mark.parametrize("text", ["hex8", "square8:3", "square19_4p", "hexagonal:2"])
+@pytest.mark.parametrize("text", ["square19", "square19_4p", "hexagonal:2"])
 def test_known_games_that_are_not_there_yet(text):
     assert names.is_game(text)
     with pytest.raises(UnsupportedEnvironmentError, match="not available yet") as caught:

@@ -126,8 +126,13 @@ def _mean_metrics(budget: LearningBudget, is_taken: Array, metrics: Metrics) -> 
 
 
 def in_random_symmetries(symmetries: Symmetries, batch: Sample, key: Key) -> Sample:
-    """The samples [B, ...], each seen in a symmetry of the board drawn for it. Values do not change."""
+    """The samples [B, ...], each seen in a symmetry of the board drawn for it. Values do not change.
+
+    A position with a legal action that no symmetry maps is seen as it is.
+    """
     drawn = jax.random.randint(key, batch.is_full.shape, 0, len(symmetries.cells))  # [B]
+    if symmetries.unmapped is not None:
+        drawn = jnp.where(jnp.any(batch.observation.action_mask & symmetries.unmapped[None], axis=1), 0, drawn)
     cells, actions = jnp.asarray(symmetries.cells)[drawn], jnp.asarray(symmetries.actions)[drawn]  # [B, C], [B, A]
     planes = jnp.take_along_axis(batch.observation.agent_view, cells[..., None], axis=1)  # [B, C, channels]
     mask = jnp.take_along_axis(batch.observation.action_mask, actions, axis=1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoix_like.config.checks.board_games import is_game
 from stoix_like.config.sections.runs import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.arena.contestants import FORMS, parse_contestant
@@ -18,13 +21,15 @@ from stoix_like.runtime.console.arguments import (
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 
+DEFAULT_OPPONENT = "heuristic"
+
 if TYPE_CHECKING:
     from stoix_like.runtime.arena.session import BoardSession
 
 
 def main(argv: list[str]) -> int:
     """Plays until the person quits, or prints the analysis; returns the exit code."""
-    arguments = make_parser().parse_args(argv)
+    arguments = _with_opponent(make_parser().parse_args(argv))
     spec = parse_contestant(arguments.opponent)
     if arguments.simulations is not None:
         if spec.run is None:
@@ -32,6 +37,7 @@ def main(argv: list[str]) -> int:
         spec = spec._replace(num_simulations=arguments.simulations)
     devices.select(HardwareConfig(device_type=arguments.device_type))
     from stoix_like.runtime.arena.analysis import analyzer
+    from stoix_like.runtime.arena.board_text import split_moves
     from stoix_like.runtime.arena.contestants import common_game, load_contestant
     from stoix_like.runtime.arena.session import BoardSession
     from stoix_like.runtime.runs.saved import load_run
@@ -43,13 +49,24 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--seat: {game.name} has {game.num_players} players", f"give 1 to {game.num_players}")
     session = BoardSession(game, load_contestant(spec, game, run), seat, analyzer(spec, game, run), arguments.seed)
     try:
-        session.set_up(arguments.moves.replace(",", " ").split())
+        session.set_up(split_moves(game, arguments.moves))
     except ValueError as error:
-        raise ConfigError(f"--moves: {error}", "write moves from the start of the game, such as '4 4 3'") from error
+        hint = "write moves from the start of the game, such as '4 4 3' or 'place 2 e5, e5 to e7'"
+        raise ConfigError(f"--moves: {error}", hint) from error
     if arguments.analyze:
         print("\n".join([session.drawing(), *session.analysis()]))
         return 0
     return _converse(session)
+
+
+def _with_opponent(arguments: Namespace) -> Namespace:
+    """A game alone is played against the heuristic."""
+    if not is_game(arguments.opponent) or Path(arguments.opponent).is_dir():
+        return arguments
+    if arguments.game is not None:
+        what = f"two games, {arguments.opponent} and --game {arguments.game}"
+        raise ConfigError(what, "name one game, and the opponent: play_board.py mcts-64 --game hex8")
+    return Namespace(**vars(arguments) | {"game": arguments.opponent, "opponent": DEFAULT_OPPONENT})
 
 
 def _converse(session: BoardSession) -> int:
@@ -65,7 +82,7 @@ def _converse(session: BoardSession) -> int:
 def make_parser() -> ArgumentParser:
     """The parser of the command's arguments."""
     parser = ArgumentParser(prog("play-board"), "Play a run or an engine of a board game in the terminal.")
-    parser.add_argument("opponent", help=f"who you play: {FORMS}")
+    parser.add_argument("opponent", help=f"who you play: {FORMS}; or a game, to play its heuristic")
     parser.add_argument("--game", help="such as connect_four (default: the run's own)")
     parser.add_argument(
         "--seat", type=positive_int, default=1, metavar="N", help="your player (default: 1, who begins)"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 IN_ALL = (
     *("env", "scale", "overhead", "ppo", "spo", "alphazero", "promotion", "loops", "compile", "memory", "baselines"),
-    "parity",
+    *("parity", "ringrift"),
 )
 BY_NAME = (
     *("learning", "learning_maze", "learning_v0", "learning_text", "learning_curves", "ablation", "loop_soak"),

@@ -17,9 +17,13 @@ GAMES: dict[str, tuple[int, ...]] = {
     "othello": (2,),
     "hex_11x11": (2,),
     "go_9x9": (2,),
+    "square8": (2, 3, 4),
+    "hex8": (2, 3, 4),
+    "square8_swap": (2,),
+    "hex8_swap": (2,),
 }
 #: Known names of games that cannot be played yet.
-COMING: dict[str, tuple[int, ...]] = dict.fromkeys(("hex8", "square8", "square19", "hexagonal"), (2, 3, 4))
+COMING: dict[str, tuple[int, ...]] = dict.fromkeys(("square19", "hexagonal"), (2, 3, 4))
 _NAME = re.compile(r"(?P<name>.+?)(?::(?P<after_colon>\d+)|_(?P<after_line>\d+)p)?")
 
 

@@ -15,17 +15,53 @@ EMPTY = "."
 
 def board_text(game: BoardGame, state: Any, last_action: int | None = None) -> str:
     """The board with the names of its columns and rows, and who is to move or how it ended."""
-    cells = np.asarray(game.cells(state)).reshape(game.layout.shape)
-    lines = [_row_text(game, row, index) for index, row in enumerate(cells)]
-    head = "   " + " ".join(_column_names(game))
+    rows = _rows(game, _cell_texts(game, state))
+    width = max(len(text) for row in rows for text in row)
+    lines = [_row_text(game, row, index, width) for index, row in enumerate(rows)]
+    head = "   " + " ".join(f"{name:<{width}}" for name in _column_names(game)).rstrip()
     last = "" if last_action is None else f", last move {game.layout.action_names[last_action]}"
-    return "\n".join([head, *lines, f"{status_text(game, state)}{last}"])
+    beside = [] if game.wording is None else [game.wording.status(state, MARKS)]
+    return "\n".join([head, *lines, *beside, f"{status_text(game, state)}{last}"])
 
 
-def _row_text(game: BoardGame, row: np.ndarray, index: int) -> str:
-    shift = " " * index if game.layout.kind == "hex" else ""
+def _cell_texts(game: BoardGame, state: Any) -> list[str]:
+    """What each cell shows: an owner, or of games of stacks `X3`, `X3:2` if the cap is lower, `(X)` for a marker and
+    `=X=` for territory."""
+    if game.picture is None:
+        return [EMPTY if owner < 0 else MARKS[owner] for owner in np.asarray(game.cells(state))]
+    rings, markers, territory = (np.asarray(leaf) for leaf in game.picture(state))
+    texts = []
+    for stack, marker, owner in zip(rings, markers, territory, strict=True):
+        height = int((stack >= 0).sum())
+        texts.append(_stack_text(stack[:height]) if height else _flat_text(int(marker), int(owner)))
+    return texts
+
+
+def _stack_text(stack: np.ndarray) -> str:
+    others = np.flatnonzero(stack != stack[-1])
+    cap = len(stack) - 1 - int(others[-1]) if len(others) else len(stack)
+    return f"{MARKS[stack[-1]]}{len(stack)}" + (f":{cap}" if cap < len(stack) else "")
+
+
+def _flat_text(marker: int, owner: int) -> str:
+    if marker >= 0:
+        return f"({MARKS[marker]})"
+    return EMPTY if owner < 0 else f"={MARKS[owner]}="
+
+
+def _rows(game: BoardGame, texts: list[str]) -> list[list[str]]:
+    """The texts of the cells by row, empty where the board has none."""
+    rows, columns = game.layout.shape
+    found = [[""] * columns for _ in range(rows)]
+    for (row, column), text in zip(game.layout.places, texts, strict=True):
+        found[row][column] = text
+    return found
+
+
+def _row_text(game: BoardGame, row: list[str], index: int, width: int) -> str:
+    shift = " " * (index * (width + 1) // 2) if game.layout.kind == "hex" else ""
     name = "" if _is_by_columns(game) else str(index + 1)
-    return f"{shift}{name:>2} " + " ".join(EMPTY if owner < 0 else MARKS[owner] for owner in row)
+    return f"{shift}{name:>2} " + " ".join(f"{text:<{width}}" for text in row).rstrip()
 
 
 def _column_names(game: BoardGame) -> list[str]:
@@ -60,7 +96,16 @@ def parse_move(game: BoardGame, state: Any, text: str) -> tuple[int | None, str]
     return None, f"{text} is not legal: {_why_illegal(game, state, action)}; {legal_text(game, state)}"
 
 
+def split_moves(game: BoardGame, text: str) -> list[str]:
+    """The moves of `4 4 3` or `d3, c5`; of games whose moves have spaces, such as `place 2 e5, e5 to e7`, at commas."""
+    has_spaces = any(" " in name for name in game.layout.action_names)
+    parts = text.split(",") if has_spaces else text.replace(",", " ").split()
+    return [part.strip() for part in parts if part.strip()]
+
+
 def _why_illegal(game: BoardGame, state: Any, action: int) -> str:
+    if game.wording is not None:
+        return game.wording.why_illegal(state, action)
     cells = np.asarray(game.cells(state))
     if _is_by_columns(game):
         return "the column is full"
@@ -73,4 +118,5 @@ def legal_text(game: BoardGame, state: Any) -> str:
     """`legal moves: 1 2 3 5`; of many the first twenty."""
     legal = [game.layout.action_names[i] for i in np.flatnonzero(np.asarray(game.legal_actions(state)))]
     more = f" and {len(legal) - 20} more" if len(legal) > 20 else ""
-    return f"legal moves: {' '.join(legal[:20])}{more}"
+    between = ", " if any(" " in name for name in legal) else " "
+    return f"legal moves: {between.join(legal[:20])}{more}"

@@ -82,5 +82,5 @@ def test_games_that_are_none_or_twice_or_not_available():
         games_of("tic_tac_toe,tic_tac_toe:2")
     with pytest.raises(ConfigError, match="names no game"):
         games_of(" , ")
-    with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
-        games_of("hex8:2,square8:2")
+    with pytest.raises(UnsupportedEnvironmentError, match="hexagonal is not available yet"):
+        games_of("hexagonal:2,square19:2")

@@ -219,8 +219,8 @@ def test_numbers_have_the_type_of_their_leaf():
 
 
 def test_games_that_cannot_be_played_are_refused(tmp_path):
-    with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
-        run_continuous(LoopConfig(configs=[("hex8", 2), ("square8", 2)]), tmp_path)
+    with pytest.raises(UnsupportedEnvironmentError, match="hexagonal is not available yet"):
+        run_continuous(LoopConfig(configs=[("hexagonal", 2), ("square19", 2)]), tmp_path)
     with pytest.raises(ConfigError, match="tic_tac_toe is a game of 2 players"):
         run_continuous(LoopConfig(configs=[("tic_tac_toe", 4)]), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,265 @@
+"""RingRift as a board game: what it shows, its symmetries, its bound, and the words for people."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from envs.ringrift.against_plain import batched, compiled, on_cells
+
+from stoix_like.envs.boards.registry import make_game
+from stoix_like.envs.ringrift.actions import PLACE, make_actions
+from stoix_like.envs.ringrift.planes import num_planes
+from stoix_like.envs.ringrift.state import make_rules
+from stoix_like.ops import trees
+from stoix_like.ops.game_contract import check_game
+
+NAMES = ("hex8", "square8:3")
+
+
+@functools.cache
+def game_of(name):
+    return make_game(name)
+
+
+@functools.cache
+def functions(name):
+    """(step, look) over states [N, ...], compiled; look is everything that the game says of a state."""
+    game = game_of(name)
+
+    def look(state):
+        return {
+            "observation": game.observe(state),
+            "outcome": game.outcome(state),
+            "is_over": game.is_over(state),
+            "player": game.player(state),
+            "cells": game.cells(state),
+            "picture": game.picture(state),
+        }
+
+    return jax.jit(jax.vmap(game.step)), jax.jit(jax.vmap(look)), jax.jit(jax.vmap(game.random_action))
+
+
+@functools.cache
+def played(name, num_games=12, plies=70):
+    """[(states, what is seen of them, the random actions taken)] of games from the start; games that are over stay."""
+    game = game_of(name)
+    step, look, pick = functions(name)
+    states, found = batched([game.init()] * num_games), []
+    numbers = np.random.default_rng(7).integers(0, 2**32, (plies, num_games), dtype=np.uint32)
+    for number in numbers:
+        seen, actions = jax.tree.map(np.asarray, look(states)), np.asarray(pick(states, number))
+        found.append((jax.tree.map(np.asarray, states), seen, actions))
+        after = step(states, actions)
+        states = trees.where(seen["is_over"], states, after)
+    return found
+
+
+@pytest.mark.parametrize("name", ["hex8", "hex8:3", "hex8:4", "square8", "square8:3", "square8:4", "square8_swap"])
+def test_every_game_keeps_the_contract(name):
+    game = make_game(name)
+    check_game(game)
+    assert len(set(game.layout.action_names)) == game.num_actions
+    assert all(text == text.lower() for text in game.layout.action_names)
+    board = make_rules(name.partition(":")[0].removesuffix("_swap"), game.num_players).board
+    assert len(game.symmetries.cells) == {"square": 8, "hex": 12}[board.kind]
+
+
+@pytest.mark.parametrize(("name", "bound"), [("hex8", 688), ("square8", 713), ("square8:3", 1134), ("square8:4", 1592)])
+def test_the_bound_of_a_game_is_that_of_its_derivation(name, bound):
+    assert make_game(name).max_plies == bound
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_actions_are_legal_and_reach_all_of_them(name):
+    game, (states, seen, _) = game_of(name), played(name)[9]
+    one = jax.tree.map(lambda leaf: leaf[0], states)
+    numbers = jnp.arange(8_000, dtype=jnp.uint32) * jnp.uint32(2_654_435_769)
+    drawn = np.asarray(jax.jit(jax.vmap(game.random_action, in_axes=(None, 0)))(one, numbers))
+    counts = np.bincount(drawn, minlength=game.num_actions)
+    legal = seen["observation"].action_mask[0]
+    assert (counts[~legal] == 0).all()
+    share = counts[legal] / counts.sum() * legal.sum()
+    assert share.min() > 0.6
+    assert share.max() < 1.4
+    for _, seen, actions in played(name):
+        running = ~seen["is_over"]
+        assert seen["observation"].action_mask[np.arange(len(actions)), actions][running].all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_planes_show_the_position_from_the_view_of_the_mover(name):
+    game, found = game_of(name), compiled(*board_and_players(name))
+    height, players = found.rules.board.max_height, game.num_players
+    for states, seen, _ in played(name)[::6]:
+        planes = seen["observation"].agent_view
+        assert planes.shape[-1] == num_planes(found.rules)
+        order = (seen["player"][:, None] + np.arange(players)) % players  # [N, P]
+        rings, markers, collapsed = (on_cells(found, x) for x in (states.rings, states.markers, states.collapsed))
+        rings = np.take_along_axis(rings, order[:, None, :, None], axis=2)  # [N, H, P, C]
+        assert np.array_equal(planes[..., 0], rings[:, 0, 0])
+        assert np.array_equal(planes[..., 1], rings[:, 0, 1:].any(axis=1))
+        assert np.array_equal(planes[..., 0], seen["cells"] == seen["player"][:, None])
+        flat = rings.reshape(len(rings), height * players, -1)
+        assert np.array_equal(planes[..., 2 : 2 + height * players], np.moveaxis(flat, 1, -1))
+        counts = rings.any(axis=2).sum(axis=1)  # [N, C], heights
+        start = 2 + height * players
+        assert np.array_equal(planes[..., start : start + height - 1], counts[..., None] >= np.arange(2, height + 1))
+        start += 2 * (height - 1)
+        for table in (markers, collapsed):
+            shown = np.moveaxis(np.take_along_axis(table, order[..., None], axis=1), 1, -1)
+            assert np.array_equal(planes[..., start : start + players], shown)
+            start += players
+        everywhere = planes[..., start + 1 :]  # after the focus
+        assert (everywhere == everywhere[:, :1]).all()
+        hand = np.take_along_axis(states.hand, order, axis=1)
+        wanted = hand[..., None] >= np.array([1, 2, 3, 6, 10, 14])
+        assert np.array_equal(everywhere[:, 0, : 6 * players], wanted.reshape(len(hand), -1))
+
+
+def board_and_players(name):
+    board, _, players = name.partition(":")
+    return board, int(players or 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_tells_all_that_lies_on_the_board(name):
+    found = compiled(*board_and_players(name))
+    for states, seen, _ in played(name)[::8]:
+        rings, markers, territory = seen["picture"]
+        has = on_cells(found, states.rings)  # [N, H, P, C], from the top
+        heights = has.any(axis=2).sum(axis=1)
+        assert np.array_equal((rings >= 0).sum(axis=-1), heights)
+        for index, cell in np.argwhere(heights):
+            stack = has[index, : heights[index, cell], :, cell].argmax(axis=-1)
+            assert rings[index, cell][: len(stack)][::-1].tolist() == stack.tolist()
+        for shown, words in ((markers, states.markers), (territory, states.collapsed)):
+            has = on_cells(found, words)
+            assert np.array_equal(shown, np.where(has.any(axis=1), has.argmax(axis=1), -1))
+
+
+def assert_symmetry_holds(name, symmetry):
+    """Games whose actions are mapped go as those that they were mapped from, up to a decision that no symmetry maps."""
+    game = game_of(name)
+    step, look, _ = functions(name)
+    cells, actions = game.symmetries.cells[symmetry], game.symmetries.actions[symmetry]
+    becomes, unmapped = np.argsort(actions), game.symmetries.unmapped
+    plies = played(name)
+    moved = batched([game.init()] * len(plies[0][2]))
+    holds, compared = np.ones(len(plies[0][2]), bool), 0
+    for _, seen, taken in plies:
+        there = jax.tree.map(np.asarray, look(moved))
+        holds &= ~seen["is_over"] & ~unmapped[taken]
+        mask, shown = seen["observation"].action_mask, there["observation"]
+        kept = holds & ~(mask & unmapped).any(axis=1)
+        assert np.array_equal(shown.agent_view[kept], seen["observation"].agent_view[:, cells][kept])
+        assert np.array_equal(shown.action_mask[kept], mask[:, actions][kept])
+        assert np.array_equal(there["player"][holds], seen["player"][holds])
+        assert np.array_equal(there["cells"][holds], seen["cells"][:, cells][holds])
+        assert np.array_equal(there["outcome"][holds], seen["outcome"][holds])
+        compared += kept.sum()
+        moved = step(moved, becomes[taken])
+    return compared
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_symmetry_keeps_legality_planes_and_outcome(name):
+    assert assert_symmetry_holds(name, 1) > 300
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
+def test_every_symmetry_keeps_legality_planes_and_outcome(name):
+    for symmetry in range(len(game_of(name).symmetries.cells)):
+        assert assert_symmetry_holds(name, symmetry) > 300
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_symmetries_are_different_permutations_with_the_identity_first(name):
+    cells, actions, unmapped = game_of(name).symmetries
+    for table in (cells, actions):
+        assert np.array_equal(np.sort(table, axis=1), np.broadcast_to(np.arange(table.shape[1]), table.shape))
+        assert np.array_equal(table[0], np.arange(table.shape[1]))
+        assert len(np.unique(table, axis=0)) == len(table)
+    assert (actions[:, unmapped] == np.flatnonzero(unmapped)).all()
+
+
+def test_the_heuristic_takes_what_wins_and_weighs_only_legal_actions():
+    game = game_of("hex8")
+    rules = make_rules("hex8", 2)
+    actions = make_actions(rules)
+    preference = jax.jit(game.preference)
+    first = np.asarray(preference(game.init()))
+    placements = actions.kind == PLACE
+    assert np.isfinite(first).all()
+    assert (first[placements] > -100).all()
+    assert (first[~placements] == -1000).all()
+    state = nearly_won(game)
+    values = np.where(np.asarray(game.legal_actions(state)), np.asarray(preference(state)), -np.inf)
+    best = int(values.argmax())
+    assert game.layout.action_names[best] == "e5 to g5"
+    assert float(game.outcome(game.step(state, best))[0]) == 1.0
+
+
+def nearly_won(game):
+    """Player 1 has eliminated 17 rings of the 18 that win, and its stack at e5 can land on a marker at g5."""
+    state = game.init()
+    board = make_rules("hex8", 2).board
+    e5, g5 = board.cell_at(4, 4), board.cell_at(6, 4)
+    rings, markers = np.array(state.rings), np.array(state.markers)
+    set_bit(rings[0, 0], board.bits[e5])
+    set_bit(rings[1, 0], board.bits[e5])
+    set_bit(rings[0, 1], board.bits[0])
+    set_bit(markers[1], board.bits[g5])
+    return state._replace(
+        rings=jnp.asarray(rings),
+        markers=jnp.asarray(markers),
+        places=jnp.zeros_like(state.places),
+        hand=jnp.array([0, 17], jnp.int8),
+        eliminated=jnp.array([17, 0], jnp.int8),
+        phase=jnp.int8(1),
+        turn=jnp.int16(40),
+    )
+
+
+def set_bit(words, bit):
+    words[bit // 32] |= np.uint32(1) << np.uint32(bit % 32)
+
+
+def test_a_person_is_told_why_a_move_is_not_legal():
+    game = game_of("hex8")
+    state = jax.tree.map(np.asarray, nearly_won(game))
+    names = list(game.layout.action_names)
+    reasons = {
+        "place 1 a5": "a stack is moved now",
+        "e5 to e6": "the stack at e5 has height 2 and must move at least 2",
+        "a5 to b5": "no stack of the mover stands at a5",
+        "e5 to e1": "a stack stands at e1",
+        "skip": "there is something that must be done",
+        "line d5 right": "a stack is moved now",
+    }
+    for name, reason in reasons.items():
+        assert game.wording.why_illegal(state, names.index(name)) == reason, name
+    said = game.wording.status(state, "XO")
+    assert said.splitlines()[0] == "a stack is moved now"
+    assert said.splitlines()[1] == "X: 0 in hand, 17 of 18 eliminated, 0 of 31 territory"
+
+
+def test_the_swap_exchanges_the_players_and_leaves_the_board():
+    game = make_game("square8_swap")
+    names = list(game.layout.action_names)
+    swap, place = names.index("swap"), names.index("place 2 c3")
+    step = jax.jit(game.step)
+    state = step(game.init(), place)
+    move = int(np.flatnonzero(np.asarray(game.legal_actions(state)))[0])
+    state = step(state, move)
+    assert (int(game.player(state)), bool(game.legal_actions(state)[swap])) == (1, True)
+    swapped = step(state, swap)
+    assert int(game.player(swapped)) == 0  # the colour that is to move is now the first player's
+    assert not bool(game.legal_actions(swapped)[swap])
+    before, after = np.asarray(game.cells(state)), np.asarray(game.cells(swapped))
+    assert sorted(before[before >= 0].tolist()) == [0]
+    assert np.array_equal(after, np.where(before == 0, 1, before))  # the first stack is now the second player's
+    other = step(state, names.index("place 1 a1"))
+    assert not bool(game.legal_actions(other)[swap])
