@@ -130,6 +130,7 @@ def pipeline_record(layout: Layout) -> dict[str, Any]:
     if not is_done(files.stages[EVALUATE], files):
         raise RunError(f"the stage {EVALUATE} of {layout.root} is due again", "run the pipeline once more")
     leaves = {name: value for stage in arm.stages for name, value in files.done(stage).settings.items()}
+    curve = _curve(learned, has_episodes=arm.name != PLAIN)
     return {
         "kind": KIND,
         "arm": arm.name,
@@ -139,8 +140,8 @@ def pipeline_record(layout: Layout) -> dict[str, Any]:
         "level_hash": evaluated.facts.get("level_hash"),
         "ceiling": evaluated.facts.get("ceiling"),
         "points": evaluated.facts["points"],
-        "curve": _curve(learned, has_episodes=arm.name != PLAIN),
-        "curve_levels": _curve_levels(files.folder(PPO) / RUN),
+        "curve": curve,
+        "curve_levels": _curve_levels(files.folder(PPO) / RUN, sampled=arm.name != PLAIN) if curve else {},
         "before_ppo": {
             "tokens": sum(_tokens(files.find(name)) for name in (GENERATE, SFT) if name in files.stages),
             "seconds": sum(_seconds(files, name) for name in (GENERATE, SFT) if name in files.stages),
@@ -197,10 +198,14 @@ def _curve(learned: RunRecord, *, has_episodes: bool) -> dict[str, list[float]]:
     return found | {name: one.values.tolist() for name, one in series.items() if one is not None}
 
 
-def _curve_levels(run: Path) -> dict[str, Any]:
-    """On what the agent was scored while it learned: what its run was asked for, not what the pipeline is now."""
+def _curve_levels(run: Path, *, sampled: bool) -> dict[str, Any]:
+    """On what the agent was scored while it learned: what its run was asked for, not what the pipeline is now.
+
+    An agent that plays its most probable actions plays each level once, and notes no number of samples.
+    """
     leaves = {name: value for values in find.read_config(run).values() for name, value in values.items()}
-    return {"levels": leaves.get("num_eval_episodes"), "samples": leaves.get("num_eval_samples", 1)}
+    samples = {"samples": leaves.get("num_eval_samples", 1)} if sampled else {}
+    return {"levels": leaves.get("num_eval_episodes")} | samples
 
 
 def _short(facts: dict[str, Any]) -> dict[str, Any]:

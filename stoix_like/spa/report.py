@@ -96,7 +96,7 @@ def groups_of(records: Sequence[Record]) -> list[Group]:
             if record[name] != first[name]:
                 what = f"{record['arm']} of seed {record['seed']} was scored on other levels than {first['arm']}"
                 raise ConfigError(what, "report pipelines of one world and one number of levels together")
-        if (scored := record.get("curve_levels")) and first.get("curve_levels", scored) != scored:
+        if not _same_where_both_are(record.get("curve_levels", {}), first.get("curve_levels", {})):
             what = f"{record['arm']} of seed {record['seed']} has a curve over other levels than {first['arm']}"
             raise ConfigError(what, "report pipelines with one number of eval_levels and of eval_samples together")
         group = groups.setdefault(record["arm"], Group(record["arm"], []))
@@ -107,6 +107,10 @@ def groups_of(records: Sequence[Record]) -> list[Group]:
             raise ConfigError(what, "report pipelines of one arm that differ in their seeds alone")
         group.records.append(record)
     return list(groups.values())
+
+
+def _same_where_both_are(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
 def _differing(record: Record, other: Record | None = None) -> str | None:

@@ -9,12 +9,15 @@ reason. Left out as a whole:
 """
 
 import contextlib
+import json
 import os
 import re
+import shlex
 import shutil
 import socket
 
 import pytest
+import yaml
 from support.documented import ROOT, Clone, Cuts, blocks, commands, shortened
 from support.marks import quick
 
@@ -29,6 +32,12 @@ SMALL = (
 SMALL_AGENT = (
     "--num-envs 8 --num-minibatches 2 --hidden-dim 16 --num-updates 2 --num-eval-episodes 4"
     " --num-layers 1 --num-turns 2 --num-shown-episodes 0"
+)
+#: A pipeline of SPA gets the sizes of the preset that is a pipeline in a minute.
+SMALL_PIPELINE = " ".join(
+    f"--{leaf.replace('_', '-')} {shlex.quote(value if isinstance(value, str) else json.dumps(value).replace(' ', ''))}"
+    for section in yaml.safe_load((ROOT / "configs/spa/small/smoke.yaml").read_text()).values()
+    for leaf, value in section.items()
 )
 SMALL_SEARCH = (
     f"{SMALL} --num-particles 2 --search-depth 2 --replay-buffer-size 256 --sample-sequence-length 4 --batch-size 4"
@@ -64,7 +73,9 @@ CUTS = Cuts(
         (r"^make ", "--dry-run"),  # the README's test runs what these come down to
         (r"--print-config|--resume|tasks\.py train", ""),
         (r"train_spo\.py", SMALL_SEARCH),
-        (r"train_agent\.py|spa\.py", SMALL_AGENT),
+        (r"spa\.py run", SMALL_PIPELINE),
+        (r"spa\.py report", ""),
+        (r"train_agent\.py|spa\.py (pretrain|sft)", SMALL_AGENT),
         (r"train_alphazero\.py", SMALL_SELF_PLAY),
         (r"run_training_loop\.py", SMALL_LOOP),
         (r"run_continuous_training\.py", SMALL_GAMES),

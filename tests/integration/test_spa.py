@@ -90,7 +90,7 @@ def test_a_second_call_does_nothing_and_other_settings_are_refused(done):
     scripts.run("spa", "run", "smoke")  # with the configuration that it was begun with
     assert before == {stage: (root(scripts) / stage / "manifest.json").stat().st_mtime_ns for stage in STAGE_NAMES}
     scripts.run("spa", "run", "smoke", "--eval-levels", "4")  # what it was scored on while it learned stays
-    assert json.loads((root(scripts) / "results.json").read_text())["curve_levels"]["levels"] == 0
+    assert json.loads((root(scripts) / "results.json").read_text())["curve_levels"] == {}
     scripts.run("spa", "run", "smoke", "--eval-levels", "0")
     kept = (root(scripts) / "config.yaml").read_text()
     for words in (("sft", "smoke"), ("run", "smoke"), ("evaluate", "smoke")):

@@ -1,5 +1,6 @@
 """Reports of pipelines, from records that were written by hand."""
 
+import itertools
 import json
 
 import numpy as np
@@ -86,11 +87,23 @@ def test_seeds_are_averaged_at_equal_episodes_however_long_they_took():
             [record(curve_levels={"levels": 64}), record("state", curve_levels={"levels": 4})],
             "state of seed 0 has a curve over other levels than spa",
         ),
+        (
+            [record("plain_ppo", curve_levels={"levels": 4}), record(curve_levels={"levels": 64, "samples": 8})],
+            "spa of seed 0 has a curve over other levels than plain_ppo",
+        ),
     ],
 )
 def test_arms_of_other_levels_are_not_compared(records, error):
     with pytest.raises(ConfigError, match=error):
         spa_page(records)
+
+
+def test_curves_are_compared_where_both_have_one():
+    """Without evaluations there is no curve, and what plays its most probable actions has no number of samples."""
+    levels = [{}, {"levels": 64}, {"levels": 64, "samples": 8}]
+    arms = ["plain_ppo", "spa", "state"]
+    for order in itertools.permutations(levels):
+        assert "Pass@8" in spa_page([record(arm, curve_levels=one) for arm, one in zip(arms, order, strict=True)])
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"kind": "other"}', json.dumps({"kind": KIND, "arm": "spa"})])
