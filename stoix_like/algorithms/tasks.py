@@ -20,6 +20,7 @@ DEFAULT_OPPONENT = "heuristic"
 NUM_OPENINGS = 256  # most positions of a book that matches and evaluations use
 #: Plies of a game's openings unless they are given: enough positions, and few that are decided already.
 OPENING_PLIES = {"tic_tac_toe": 2, "connect_four": 4, "othello": 6, "hex_11x11": 3, "go_9x9": 4}
+OPENING_PLIES |= dict.fromkeys(("hex8", "square8", "hex8_swap", "square8_swap"), 4)  # a placement and a move, by two
 
 
 def make(

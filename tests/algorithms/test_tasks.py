@@ -87,6 +87,9 @@ def test_alphazero_plays_board_games_alone():
     small = sl.alphazero_config(task_id="tic_tac_toe", replay_buffer_size=1024)
     with pytest.raises(ConfigError, match="is less than the 10,496 positions that can be complete at once"):
         sl.alphazero.make(game_env.game, sl.make_network(game_env, small), small)
+    shorter = sl.alphazero_config(task_id="tic_tac_toe", replay_buffer_size=1024, max_game_plies=7)
+    with pytest.raises(ConfigError, match="is less than the 9,984 positions that can be complete at once"):
+        sl.alphazero.check_replay(game_env.game, shorter)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,7 @@ def test_alphazero_plays_board_games_alone():
         ({"anchors": "random, mcts-0"}, "alphazero.anchors: mcts-0: mcts is followed by its number of simulations"),
         ({"replay_buffer_size": 512}, "alphazero.replay_buffer_size: 512 is less than batch_size = 1,024"),
         ({"num_envs": 1, "rollout_length": 16}, "alphazero.batch_size: 1,024 is more than max_reuse"),
+        ({"max_game_plies": 6}, "alphazero.max_game_plies: 6 plies may all be random, as random_plies = 6 says"),
         ({"quick_simulations": 16}, "alphazero.quick_simulations: 16 is not below num_simulations = 16"),
     ],
 )

@@ -26,6 +26,7 @@ from stoix_like.algorithms.alphazero.state import (
     LearningBudget,
     example_sample,
     first_state,
+    longest_game,
 )
 from stoix_like.algorithms.optimizer import linear_decay
 from stoix_like.config.checks.access import get_leaf
@@ -119,6 +120,7 @@ def settings_of(config: AlphaZeroConfig) -> AlphaZeroSettings:
         decays_rates=config.optimization.decay_learning_rates,
         search=search,
         quick_search=None if quick is None else search._replace(num_simulations=quick),
+        max_game_plies=section.max_game_plies,
     )
 
 
@@ -156,12 +158,14 @@ def _check_network(game: BoardGame, network: Network) -> None:
 
 def check_replay(game: BoardGame, config: AlphaZeroConfig) -> None:
     """Raises ConfigError if the replay is too small for all positions of the game that can be complete at once."""
-    most = config.environment.num_envs * (game.max_plies + config.training_core.rollout_length)
+    longest = longest_game(game, config.alphazero.max_game_plies)
+    most = config.environment.num_envs * (longest + config.training_core.rollout_length)
     if config.alphazero.replay_buffer_size < most:
         raise ConfigError(
             f"alphazero.replay_buffer_size: {config.alphazero.replay_buffer_size:,} is less than the {most:,} positions"
             f" that can be complete at once, num_envs * (plies of the longest game + rollout_length)",
-            f"use at least {most:,}, or fewer games at a time",
+            f"use at least {most:,}, or fewer games at a time, or cut games of more than max_game_plies plies, of which"
+            f" {game.name} may have {longest:,}",
         )
 
 

@@ -1,7 +1,8 @@
 """Self-play: G games side by side in fixed shapes, each replaced when it ends.
 
 A position becomes a sample when its game ends, with the outcome of that game; positions of unfinished games wait in
-`SelfPlay.history`. So short games are not favoured, and no sample has an outcome that was guessed.
+`SelfPlay.history`. So short games are not favoured, and no sample has an outcome that was guessed. A game that is cut
+after `max_game_plies` has none: its positions are dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, Position, Sample, SelfPlay, example_position
+from stoix_like.algorithms.alphazero.state import (
+    AlphaZeroSettings,
+    Position,
+    Sample,
+    SelfPlay,
+    are_cut,
+    example_position,
+    longest_game,
+)
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
@@ -36,6 +45,7 @@ class _Finished(NamedTuple):
     """Per ply: which games ended, and how. [T, G, ...]."""
 
     is_over: Array
+    is_cut: Array  # not over, and not gone on with
     length: Array
     outcome: Array  # [T, G, P]
     search_kl: Array  # nats, of the improved policy from the network's
@@ -45,7 +55,8 @@ class _Finished(NamedTuple):
 def start(game: BoardGame, settings: AlphaZeroSettings, num_games: int, key: Key) -> SelfPlay:
     """G games after their random openings. Use under jit."""
     games, ply, _ = random_openings(game, settings.random_plies, num_games, key)
-    history = jax.tree.map(lambda x: jnp.zeros((num_games, game.max_plies, *x.shape), x.dtype), example_position(game))
+    longest = longest_game(game, settings.max_game_plies)
+    history = jax.tree.map(lambda x: jnp.zeros((num_games, longest, *x.shape), x.dtype), example_position(game))
     return SelfPlay(games, ply, jnp.zeros_like(ply), history)
 
 
@@ -94,7 +105,7 @@ def play(setup: PlaySetup, self_play: SelfPlay, step: Array, key: Key) -> tuple[
     """(where self-play stopped, samples [M, ...], which of them count [M], metrics) after T plies of every game.
 
     M is G * (H + T): all positions that could become samples, in the order of the games. Those that count are the
-    positions of the games that ended here, each once over the whole of self-play.
+    positions of the games that were over here, each once over the whole of self-play.
 
     Args:
         setup: T is the `rollout_length` of its settings.
@@ -112,8 +123,8 @@ def play(setup: PlaySetup, self_play: SelfPlay, step: Array, key: Key) -> tuple[
     plies = jnp.arange(settings.rollout_length)
     keys = jax.random.split(play_key, settings.rollout_length), plies
     (games, ply), (positions, finished) = jax.lax.scan(move, (self_play.games, self_play.ply), keys)
-    history, recorded, samples, counts, predicted = _complete(self_play, positions, step)
-    metrics = _game_metrics(finished) | _prediction_metrics(predicted, samples.outcome[:, 0], counts)
+    history, recorded, samples, counts, predicted = _complete(self_play, positions, finished.is_cut, step)
+    metrics = _game_metrics(finished, settings) | _prediction_metrics(predicted, samples.outcome[:, 0], counts)
     return SelfPlay(games, ply, recorded, history), samples, counts, metrics
 
 
@@ -134,10 +145,12 @@ def _move(
         player = jax.vmap(game.player)(games)
         moved = jax.vmap(game.step)(games, action)
         is_over, outcome = jax.vmap(game.is_over)(moved), jax.vmap(game.outcome)(moved)
+        cut = are_cut(setup.settings, is_over, ply + 1)
+        ends = is_over | cut
         # Each slot takes another start at each ply, so that slots that end together begin differently. There are G
         # starts an update: where more games end than that, some begin alike.
         fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), (starts.games, starts.ply))
-        games, next_ply = trees.where(is_over, fresh, (moved, ply + 1))
+        games, next_ply = trees.where(ends, fresh, (moved, ply + 1))
     position = Position(
         observation,
         found.action_weights,
@@ -145,10 +158,10 @@ def _move(
         found.network_values[:, 0].astype(jnp.float32),
         player.astype(jnp.int8),
         jnp.broadcast_to(is_full, is_over.shape),
-        is_over,
+        ends,
         outcome,
     )
-    return (games, next_ply), (position, _Finished(is_over, ply + 1, outcome, *_search_change(found)))
+    return (games, next_ply), (position, _Finished(is_over, cut, ply + 1, outcome, *_search_change(found)))
 
 
 def choose_actions(found: GumbelOutput, temperature: Array | float, is_drawn: Array, key: Key) -> Array:
@@ -167,17 +180,20 @@ def _search_change(found: GumbelOutput) -> tuple[Array, Array]:
     return jnp.sum(jnp.where(weights > 0.0, terms, 0.0), axis=-1), agrees
 
 
-def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Position, Array, Sample, Array, Array]:
+def _complete(
+    self_play: SelfPlay, positions: Position, cut: Array, step: Array
+) -> tuple[Position, Array, Sample, Array, Array]:
     """(the history [G, H, ...], positions in it [G], samples [M, ...], which of them count, the network's values [M]).
 
-    M is G * (H + T).
+    M is G * (H + T). Games were cut at the plies `cut` [T, G].
     """
-    before, most_plies = self_play.history, self_play.history.player.shape[1]
+    before, longest = self_play.history, self_play.history.player.shape[1]
     played = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), positions)  # [T, G, ...] -> [G, T, ...]
     window = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), before, played)  # [G, H + T, ...]
-    outcome, is_known = _final_outcomes(window)
+    cut = jnp.concatenate([jnp.zeros(before.is_last.shape, bool), cut.T], axis=1)  # [G, H + T]
+    outcome, has_ended, was_cut = _endings(window, cut)
     index = jnp.arange(window.player.shape[1])[None]  # [1, H + T]
-    waits = index >= most_plies - self_play.recorded[:, None]  # older rows were completed before, or never written
+    waits = index >= longest - self_play.recorded[:, None]  # older rows were completed before, or never written
     samples = Sample(
         window.observation,
         window.policy,
@@ -186,27 +202,30 @@ def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Po
         window.is_full,
         jnp.broadcast_to(step, window.player.shape),
     )
-    recorded = jnp.sum(waits & ~is_known, axis=1, dtype=jnp.int32)
-    history = jax.tree.map(lambda x: x[:, -most_plies:], window)
-    counts = waits & is_known
+    recorded = jnp.sum(waits & ~has_ended, axis=1, dtype=jnp.int32)
+    history = jax.tree.map(lambda x: x[:, -longest:], window)
+    counts = waits & has_ended & ~was_cut
     return history, recorded, *trees.merge_leading((samples, counts, window.predicted))
 
 
-def _final_outcomes(window: Position) -> tuple[Array, Array]:
-    """(the outcome [G, W, P] of each position's game, whether it has ended [G, W]) of positions [G, W, ...].
+def _endings(window: Position, cut: Array) -> tuple[Array, Array, Array]:
+    """(the outcome [G, W, P] of each position's game, whether it has ended [G, W], whether it was cut [G, W]).
 
-    Rows before a game's first one get the outcome of that game too; the caller knows which rows count.
+    Of positions [G, W, ...], the last ones of games that were cut marked in `cut` [G, W]. Rows before a game's first
+    one get the ending of that game too; the caller knows which rows count.
     """
+    Ending = tuple[Array, Array, Array]
 
-    def back(carry: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        is_last, outcome = row
-        kept = jnp.where(is_last[:, None], outcome, carry[0]), carry[1] | is_last
-        return kept, kept
+    def back(later: Ending, row: Ending) -> tuple[Ending, Ending]:
+        outcome, is_last, is_cut = row
+        found = trees.where(is_last, (outcome, is_last, is_cut), later)
+        return found, found
 
-    rows = jnp.swapaxes(window.is_last, 0, 1), jnp.swapaxes(window.outcome, 0, 1)  # [W, G], [W, G, P]
-    first = jnp.zeros_like(rows[1][0]), jnp.zeros_like(rows[0][0])
-    _, (outcome, is_known) = jax.lax.scan(back, first, rows, reverse=True)
-    return jnp.swapaxes(outcome, 0, 1), jnp.swapaxes(is_known, 0, 1)
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (window.outcome, window.is_last, cut))  # [W, G, ...]
+    first = jax.tree.map(lambda x: jnp.zeros_like(x[0]), rows)
+    _, found = jax.lax.scan(back, first, rows, reverse=True)
+    endings: Ending = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), found)
+    return endings
 
 
 def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metrics:
@@ -220,9 +239,13 @@ def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metr
     }
 
 
-def _game_metrics(finished: _Finished) -> Metrics:
-    """`actor/` metrics of the games that ended, and `trainer/` metrics of the searches."""
-    done = finished.is_over
+def _game_metrics(finished: _Finished, settings: AlphaZeroSettings) -> Metrics:
+    """`actor/` metrics of the games that ended, and `trainer/` metrics of the searches.
+
+    A game that was cut is no draw, and has one half of a point for each player.
+    """
+    done = finished.is_over | finished.is_cut
+    truncated = {} if settings.max_game_plies is None else {"actor/truncated_sum": jnp.sum(finished.is_cut * 1.0)}
     length = finished.length.astype(jnp.float32)
 
     def total(x: Array) -> Array:
@@ -234,8 +257,8 @@ def _game_metrics(finished: _Finished) -> Metrics:
         "actor/episode_length_sum": total(length),
         "actor/episode_length_max": jnp.max(length, initial=-jnp.inf, where=done),
         "actor/episode_length_min": jnp.min(length, initial=jnp.inf, where=done),
-        "actor/draw_sum": total(jnp.all(finished.outcome == 0.0, axis=-1).astype(jnp.float32)),
+        "actor/draw_sum": total((finished.is_over & jnp.all(finished.outcome == 0.0, axis=-1)).astype(jnp.float32)),
         "actor/first_player_score_sum": total(0.5 * (first_player + 1.0)),
         "trainer/search_kl": jnp.mean(finished.search_kl),
         "trainer/search_agreement": jnp.mean(finished.agrees.astype(jnp.float32)),
-    }
+    } | truncated

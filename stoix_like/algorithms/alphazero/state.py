@@ -1,6 +1,6 @@
 """What AlphaZero keeps: parameters, numbers, games on their way, positions and samples.
 
-Axis letters beside those of `types` and `games`: G games played side by side, H the longest game in plies.
+Axis letters beside those of `types` and `games`: G games played side by side, H the most plies of a game of self-play.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class AlphaZeroSettings(NamedTuple):
     decays_rates: bool
     search: GumbelConfig
     quick_search: GumbelConfig | None  # None: every move is searched in full
+    max_game_plies: int | None = None  # after which a game is cut; None: none is
 
 
 class Position(NamedTuple):
@@ -143,6 +144,16 @@ def from_published(network_params: NetworkParams) -> AlphaZeroParams:
 def params_template(network_params: NetworkParams, _num_seeds: int) -> AlphaZeroParams:
     """The shapes of the parameters around a network's."""
     return AlphaZeroParams(network_params, network_params)
+
+
+def longest_game(game: BoardGame, max_game_plies: int | None) -> int:
+    """H, the most plies of a game of self-play: the game's own bound, or where games are cut."""
+    return game.max_plies if max_game_plies is None else min(max_game_plies, game.max_plies)
+
+
+def are_cut(settings: AlphaZeroSettings, is_over: Array, plies: Array) -> Array:
+    """[G] bool, whether games end after so many plies [G] though they are not over [G]."""
+    return jnp.zeros_like(is_over) if settings.max_game_plies is None else ~is_over & (plies >= settings.max_game_plies)
 
 
 def example_position(game: BoardGame) -> Position:

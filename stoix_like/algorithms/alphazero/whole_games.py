@@ -2,7 +2,7 @@
 
 `self_play.play` plays a number of plies, and games that go on wait for the next call. Here every game that begins ends,
 so that the games depend on nothing but the players and one key. G slots play side by side, and a slot whose game ends
-takes the next of the N.
+takes the next of the N. A game that is cut after `max_game_plies` ends, too, without an outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoix_like.algorithms.alphazero.self_play import (
     choose_actions,
     random_openings,
 )
-from stoix_like.algorithms.alphazero.state import AlphaZeroSettings
+from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, are_cut, longest_game
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
@@ -35,7 +35,8 @@ class GameRecords(NamedTuple):
 
     moves: Array  # [N, H] int16, the actions, random ones included; -1 beyond the end
     num_random: Array  # [N] int32, random plies at the start
-    num_plies: Array  # [N] int32, of the whole game; 0 while it is not over
+    num_plies: Array  # [N] int32, of the whole game; 0 while it goes on
+    is_cut: Array  # [N] bool, it was cut, and its outcome is not known
     outcome: Array  # [N, P] float32
     observation: Observation  # [N, H, ...], planes and legal actions for the mover
     policy: Array  # [N, H, A] float32, improved by the search
@@ -71,35 +72,36 @@ def begin(game: BoardGame, settings: AlphaZeroSettings, num_games: int, num_slot
     slots = jnp.arange(num_slots, dtype=jnp.int32)
     games, ply = jax.tree.map(lambda x: x[:num_slots], (openings.games, openings.ply))
     return GameBatch(
-        games, slots, ply, jnp.int32(num_slots), jnp.int32(0), openings, _empty_records(game, openings, num_games)
+        games, slots, ply, jnp.int32(num_slots), jnp.int32(0), openings, _empty_records(game, settings, openings)
     )
 
 
-def _empty_records(game: BoardGame, openings: RandomOpenings, num_games: int) -> GameRecords:
-    most_plies, num_players = game.max_plies, game.num_players
+def _empty_records(game: BoardGame, settings: AlphaZeroSettings, openings: RandomOpenings) -> GameRecords:
+    num_games, num_players, longest = len(openings.ply), game.num_players, longest_game(game, settings.max_game_plies)
     observation = jax.eval_shape(lambda: game.observe(game.init()))
-    moves = jnp.full((num_games, most_plies), -1, jnp.int16)
+    moves = jnp.full((num_games, longest), -1, jnp.int16)
     return GameRecords(
         moves=moves.at[:, : openings.moves.shape[1]].set(openings.moves),
         num_random=openings.ply,
         num_plies=jnp.zeros((num_games,), jnp.int32),
+        is_cut=jnp.zeros((num_games,), bool),
         outcome=jnp.zeros((num_games, num_players)),
-        observation=jax.tree.map(lambda x: jnp.zeros((num_games, most_plies, *x.shape), x.dtype), observation),
-        policy=jnp.zeros((num_games, most_plies, game.num_actions)),
-        root_values=jnp.zeros((num_games, most_plies, num_players)),
-        predicted=jnp.zeros((num_games, most_plies)),
-        player=jnp.zeros((num_games, most_plies), jnp.int8),
-        is_full=jnp.zeros((num_games, most_plies), bool),
+        observation=jax.tree.map(lambda x: jnp.zeros((num_games, longest, *x.shape), x.dtype), observation),
+        policy=jnp.zeros((num_games, longest, game.num_actions)),
+        root_values=jnp.zeros((num_games, longest, num_players)),
+        predicted=jnp.zeros((num_games, longest)),
+        player=jnp.zeros((num_games, longest), jnp.int8),
+        is_full=jnp.zeros((num_games, longest), bool),
     )
 
 
 def num_finished(batch: GameBatch) -> Array:
-    """[] int32, how many of the N games are over."""
+    """[] int32, how many of the N games have ended."""
     return jnp.sum(batch.records.num_plies > 0, dtype=jnp.int32)
 
 
 def num_playing(batch: GameBatch) -> Array:
-    """[] int32, slots with a game that is not over."""
+    """[] int32, slots with a game that goes on."""
     return jnp.sum(batch.game_index < batch.records.num_plies.shape[0], dtype=jnp.int32)
 
 
@@ -127,7 +129,7 @@ def advance(
     most_steps: Array | int,
     num_idle: int = 0,
 ) -> GameBatch:
-    """The batch when all games are over, or `most_steps` searches later. Pure; jit it.
+    """The batch when all games have ended, or `most_steps` searches later. Pure; jit it.
 
     Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
 
@@ -159,8 +161,10 @@ def _step(setup: PlaySetup, batch: GameBatch, key: Key) -> GameBatch:
     action = choose_actions(found, setup.temperature, batch.ply < setup.settings.temperature_plies, draw_key)
     with phase("step"):
         moved = jax.vmap(game.step)(batch.games, action)
-        ends = (batch.game_index < len(batch.records.num_plies)) & jax.vmap(game.is_over)(moved)  # [G]
-        records = _recorded(game, batch, found, is_full, action, moved, ends)
+        is_over, is_game = jax.vmap(game.is_over)(moved), batch.game_index < len(batch.records.num_plies)  # [G]
+        cut = are_cut(setup.settings, is_over, batch.ply + 1)
+        ends = is_game & (is_over | cut)
+        records = _recorded(game, batch, found, is_full, action, moved, ends, cut)
         return _replaced(batch._replace(records=records), moved, ends)
 
 
@@ -172,8 +176,9 @@ def _recorded(
     action: Array,
     moved: GameState,
     ends: Array,
+    cut: Array,
 ) -> GameRecords:
-    """The records with the present positions, and with the outcomes of the games that end."""
+    """The records with the present positions, and with the outcomes of the games that end, or that they were cut."""
     records, place = batch.records, (batch.game_index, batch.ply)
     positions = (
         action.astype(jnp.int16),
@@ -192,6 +197,7 @@ def _recorded(
     return records._replace(
         **dict(zip(names, written, strict=True)),
         num_plies=records.num_plies.at[ended].set(batch.ply + 1, mode="drop"),
+        is_cut=records.is_cut.at[ended].set(cut, mode="drop"),
         outcome=records.outcome.at[ended].set(jax.vmap(game.outcome)(moved), mode="drop"),
     )
 

@@ -54,6 +54,11 @@ def alphazero_problems(config: Any) -> list[str]:
             f"alphazero.batch_size: {section.batch_size:,} is more than max_reuse * num_envs * rollout_length ="
             f" {section.max_reuse * played:,.0f} positions that an update may use; use less, or max_reuse {least}"
         )
+    if section.max_game_plies is not None and section.max_game_plies <= section.random_plies:
+        problems.append(
+            f"alphazero.max_game_plies: {section.max_game_plies:,} plies may all be random, as random_plies ="
+            f" {section.random_plies:,} says; use more"
+        )
     if section.quick_simulations is not None and config.training_core.num_seeds > 1:
         problems.append(
             "alphazero.quick_simulations: seeds side by side search every move both in full and quickly, which saves"

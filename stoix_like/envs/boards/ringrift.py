@@ -113,12 +113,6 @@ def _layout(rules: Rules, actions: Actions) -> BoardLayout:
     )
 
 
-def cell_name(board: Board, cell: int) -> str:
-    """The letter of the column and the number of the row, `a1` at the top left."""
-    column, row = board.coordinates[cell]
-    return f"{chr(ord('a') + int(column))}{int(row) + 1}"
-
-
 def cell_symmetries(board: Board) -> np.ndarray:
     """[S, C] int32: the cell that moves to each place, by symmetry of the board; row 0 is the identity."""
     middle = board.stride - 1

@@ -25,6 +25,12 @@ _ASKS = {
     phases.TERRITORY_PAYMENT: "a cap is paid for the region now",
     phases.FORCED_ELIMINATION: "a cap is given up now, as nothing else could be done",
 }
+#: What is said of the only stack that may act.
+_ONLY_IT = {
+    phases.MOVEMENT: "must be moved: a ring was placed on it",
+    phases.CAPTURE: "has moved, and may capture now",
+    phases.CHAIN: "must capture on",
+}
 _PHASES_OF = {
     PLACE: (phases.PLACEMENT,),
     PAIR: (phases.MOVEMENT, phases.CAPTURE, phases.CHAIN),
@@ -65,28 +71,36 @@ def _action_name(rules: Rules, actions: Actions, action: int) -> str:
 def status(rules: Rules, state: RingRiftState, names: Sequence[str]) -> str:
     """What is decided now, and what each player has, by the names of the players."""
     swapped = bool(state.is_swapped)
-    lines = [] if int(state.phase) == phases.OVER else [_ASKS[int(state.phase)]]
+    lines = [] if int(state.phase) == phases.OVER else [_asked(rules, state)]
     territory = _on_cells(rules, state.collapsed).sum(axis=1)
-    for colour in range(rules.num_players):
+    for player, name in enumerate(names[: rules.num_players]):
+        colour = player ^ swapped
         hand, eliminated = int(state.hand[colour]), int(state.eliminated[colour])
         lines.append(
-            f"{names[colour ^ swapped]}: {hand} in hand, {eliminated} of {rules.ring_victory} eliminated, "
+            f"{name}: {hand} in hand, {eliminated} of {rules.ring_victory} eliminated, "
             f"{territory[colour]} of {rules.territory_victory} territory"
         )
     return "\n".join(lines)
+
+
+def _asked(rules: Rules, state: RingRiftState) -> str:
+    """What is decided now."""
+    phase = int(state.phase)
+    recovers = phase == phases.MOVEMENT and not _controls_any(rules, state)
+    return "a marker slides now, to recover a ring" if recovers else _ASKS[phase]
 
 
 def why_illegal(rules: Rules, actions: Actions, state: RingRiftState, action: int) -> str:
     """Why an action is not legal in a state."""
     kind, phase = int(actions.kind[action]), int(state.phase)
     if phase not in _PHASES_OF[kind]:
-        return _ASKS[phase]
+        return _asked(rules, state)
     if kind == PLACE:
         return _why_not_placed(rules, state, int(actions.start[action]), int(actions.number[action]))
     if kind == PAIR:
         return _why_not_moved(rules, actions, state, action)
     return {
-        WHOLE: "no line of the mover begins there in this direction, or it begins further on",
+        WHOLE: "no line of the mover begins there in this direction, or it begins further back",
         SEGMENT: "no part of a longer line of the mover begins there in this direction",
         REGION: "no region that the mover may claim begins there, its first cell in the order of rows",
         PAY: f"nothing at {cell_name(rules.board, int(actions.start[action]))} can pay",
@@ -112,7 +126,9 @@ def _why_not_moved(rules: Rules, actions: Actions, state: RingRiftState, action:
     name, owners = cell_name(board, start), _owners(rules, state, start)
     focus = np.flatnonzero(_on_cells(rules, state.focus))
     if len(focus) and start != focus[0]:
-        return f"the stack at {cell_name(board, int(focus[0]))} must go on"
+        return f"the stack at {cell_name(board, int(focus[0]))} {_ONLY_IT[int(state.phase)]}"
+    if not _controls_any(rules, state):
+        return _why_not_recovered(rules, state, start, landing, direction)
     if not owners or owners[0] != int(state.player):
         return f"no stack of the mover stands at {name}"
     if (why := _why_not_empty(rules, state, landing, with_stacks=True)) is not None:
@@ -126,13 +142,22 @@ def _why_not_moved(rules: Rules, actions: Actions, state: RingRiftState, action:
     return _why_not_so_far(rules, state, owners, path)
 
 
+def _why_not_recovered(rules: Rules, state: RingRiftState, start: int, landing: int, direction: int) -> str:
+    if not _on_cells(rules, state.markers)[int(state.player), start]:
+        return f"no marker of the mover lies at {cell_name(rules.board, start)}"
+    if rules.board.neighbor(start, direction) != landing:
+        return "a marker slides to a cell beside it"
+    why = _why_not_empty(rules, state, landing, with_stacks=False)
+    return why or "it completes no line there, and another slide does"
+
+
 def _why_not_so_far(rules: Rules, state: RingRiftState, owners: list[int], path: list[int]) -> str:
     board, distance = rules.board, len(path) - 1
     name, targets = cell_name(board, path[0]), [cell for cell in path[1:-1] if _height(rules, state, cell)]
     if len(targets) > 1:
         return f"more than one stack stands between {name} and {cell_name(board, path[-1])}"
     if not targets and int(state.phase) != phases.MOVEMENT:
-        return _ASKS[int(state.phase)]
+        return _asked(rules, state)
     if targets and (theirs := _cap(_owners(rules, state, targets[0]))) > _cap(owners):
         return f"the cap at {cell_name(board, targets[0])} has height {theirs}, that of {name} {_cap(owners)}"
     if distance < len(owners):
@@ -162,6 +187,11 @@ def _owners(rules: Rules, state: RingRiftState, cell: int) -> list[int]:
     """The owners of the rings of a stack, from the top."""
     has = _on_cells(rules, state.rings)[..., cell]  # [H, P]
     return [int(row.argmax()) for row in has if row.any()]
+
+
+def _controls_any(rules: Rules, state: RingRiftState) -> bool:
+    """Whether the mover's ring is on top of a stack."""
+    return bool(_on_cells(rules, state.rings)[0, int(state.player)].any())
 
 
 def _height(rules: Rules, state: RingRiftState, cell: int) -> int:

@@ -79,8 +79,9 @@ def _batched(state: GameState) -> Any:
 
 
 def _table(game: BoardGame, legal: np.ndarray, columns: dict[str, np.ndarray]) -> list[str]:
-    """A line for the head and for each legal move, the most visited first."""
-    order = sorted(np.flatnonzero(legal), key=lambda a: (-columns["visits"][a], a))[:_MOST_ROWS]
+    """A line for the head and for each legal move, the most visited first. Without a policy those with visits alone."""
+    shown = legal if "policy" in columns else legal & (columns["visits"] > 0)
+    order = sorted(np.flatnonzero(shown), key=lambda a: (-columns["visits"][a], a))[:_MOST_ROWS]
     rows = [[game.layout.action_names[a], *(_cell(name, values[a]) for name, values in columns.items())] for a in order]
     return aligned([["move", *columns], *rows], right=True)
 

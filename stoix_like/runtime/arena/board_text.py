@@ -114,9 +114,15 @@ def _why_illegal(game: BoardGame, state: Any, action: int) -> str:
     return "the rules forbid it here"
 
 
-def legal_text(game: BoardGame, state: Any) -> str:
-    """`legal moves: 1 2 3 5`; of many the first twenty."""
-    legal = [game.layout.action_names[i] for i in np.flatnonzero(np.asarray(game.legal_actions(state)))]
-    more = f" and {len(legal) - 20} more" if len(legal) > 20 else ""
+def legal_text(game: BoardGame, state: Any, most: int = 20) -> str:
+    """`legal moves: 1 2 3 5`; of many the first `most`, those without a cell, such as `pass`, before all others."""
+    legal = legal_names(game, state)
+    more = f" and {len(legal) - most} more" if len(legal) > most else ""
     between = ", " if any(" " in name for name in legal) else " "
-    return f"legal moves: {between.join(legal[:20])}{more}"
+    return f"legal moves: {between.join(legal[:most])}{more}"
+
+
+def legal_names(game: BoardGame, state: Any) -> list[str]:
+    """The names of the legal moves, those without a cell first."""
+    names = [game.layout.action_names[i] for i in np.flatnonzero(np.asarray(game.legal_actions(state)))]
+    return sorted(names, key=lambda name: any(letter.isdigit() for letter in name))

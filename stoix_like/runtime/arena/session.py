@@ -10,7 +10,7 @@ import numpy as np
 
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena.analysis import Analyze
-from stoix_like.runtime.arena.board_text import MARKS, board_text, legal_text, parse_move, status_text
+from stoix_like.runtime.arena.board_text import MARKS, board_text, legal_names, legal_text, parse_move, status_text
 from stoix_like.runtime.arena.contestants import Contestant
 
 HELP = "a move such as {move}, or: undo, moves, analyze, quit"
@@ -70,13 +70,13 @@ class BoardSession:
         text = line.strip()
         commands: dict[str, Callable[[], list[str]]] = {
             "undo": self._undo,
-            "moves": lambda: [legal_text(self.game, self.state)],
+            "moves": lambda: [legal_text(self.game, self.state, self.game.num_actions)],
             "analyze": self.analysis,
         }
         if text.lower() in commands:
             return commands[text.lower()]()
         if text.lower() in ("help", "?", ""):
-            return [HELP.format(move=self.game.layout.action_names[len(self.game.layout.action_names) // 2])]
+            return [HELP.format(move=self._example())]
         if self.is_over:
             return [f"the game is over: {status_text(self.game, self.state)}; undo, or quit"]
         action, why = parse_move(self.game, self.state, text)
@@ -84,6 +84,11 @@ class BoardSession:
             return [why]
         self._play(action)
         return [*self._answer(), self.drawing()]
+
+    def _example(self) -> str:
+        """The name of a move, of a legal one while the game goes on."""
+        names = legal_names(self.game, self.state) or self.game.layout.action_names
+        return names[len(names) // 2]
 
     def drawing(self) -> str:
         """The board and what is next."""
@@ -107,10 +112,11 @@ class BoardSession:
     def _answer(self) -> list[str]:
         """Lets the opponent move until it is the person's turn, or the game is over."""
         lines = []
-        while not self.is_over and int(self.game.player(self.state)) != self.seat:
+        while not self.is_over and (player := int(self.game.player(self.state))) != self.seat:
             batch = jax.tree.map(lambda x: np.asarray(x)[None], self.state)
             action = int(self._act(self.opponent.params, batch, self._key())[0])
-            lines.append(f"{self.opponent.name} plays {self.game.layout.action_names[action]}")
+            name = self.opponent.name + (f" ({MARKS[player]})" if self.game.num_players > 2 else "")
+            lines.append(f"{name} plays {self.game.layout.action_names[action]}")
             self._play(action)
         return lines
 

@@ -15,6 +15,7 @@ from stoix_like.runtime.arena.league import Member
 from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns
 
 MATCH_HEAD = ["", "score", "95 % interval", "Elo", "won", "drawn", "lost", "first to move", "plies"]
+_BETWEEN = "between"  # what is neither won nor lost by more than two players: drawn, or a place between
 
 
 def book_text(book: OpeningBook) -> str:
@@ -36,7 +37,8 @@ def origin_lines(contestants: Sequence[Contestant]) -> list[str]:
 def match_table(rows: Mapping[str, MatchSummary]) -> list[str]:
     """A line for the head and for each match, by its name. Scores are of the first contestant."""
     cells = [_match_cells(name, summary) for name, summary in rows.items()]
-    return aligned([MATCH_HEAD, *cells])
+    is_of_two = all(len(summary.seat_scores) == 2 for summary in rows.values())
+    return aligned([[_BETWEEN if name == "drawn" and not is_of_two else name for name in MATCH_HEAD], *cells])
 
 
 def _match_cells(name: str, summary: MatchSummary) -> list[str]:

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from stoix_like.algorithms.alphazero.whole_games import GameRecords
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.games import BoardGame
 
 FORMAT = 3  # of what is written
@@ -65,6 +65,7 @@ _MOST_DIGITS = 9  # of the numbers that say where a shard comes from
 _MOST_LETTERS = 200  # of the player and the engine
 KIND = "selfplay"
 _TEXTS = ("kind", "format", "game_name", *ShardOrigin._fields)
+_NUM_CUT = "num_cut"  # a text of shards whose games may be cut: how many were, and are left out
 _VALUES = ("root_values", "predicted", "outcome")  # from -1 to 1
 _ROOM = 1e-5  # that rounding may add
 
@@ -72,11 +73,20 @@ _ROOM = 1e-5  # that rounding may add
 def shard_arrays(
     game: BoardGame, records: GameRecords, origin: ShardOrigin, version: int = FORMAT
 ) -> dict[str, np.ndarray]:
-    """The arrays of finished games, on the host. Another `version` has the numbers of games of that format."""
+    """The arrays of finished games, on the host. Another `version` has the numbers of games of that format.
+
+    Games that were cut are left out. Raises RunError if all were.
+    """
+    num_cut, may_be_cut = int(records.is_cut.sum()), records.moves.shape[1] < game.max_plies
+    if num_cut == len(records.is_cut):
+        what = f"all {num_cut:,} games of shard {origin.shard} were cut after {records.moves.shape[1]:,} plies"
+        raise RunError(what, "raise --max-game-plies")
+    if num_cut:
+        records = GameRecords(*(jax.tree.map(lambda rows: rows[~records.is_cut], each) for each in records))
     plies = np.arange(records.moves.shape[1])[None]
     is_position = (plies >= records.num_random[:, None]) & (plies < records.num_plies[:, None])  # [N, H]
     arrays: dict[str, Any] = {
-        "moves": records.moves,
+        "moves": _up_to(game.max_plies, np.asarray(records.moves)),
         "num_random": records.num_random,
         "num_plies": records.num_plies,
         "outcome": records.outcome,
@@ -94,7 +104,23 @@ def shard_arrays(
     typed = {name: typed[name] for name in _ARRAYS}
     texts = {"kind": KIND, "format": str(version), "game_name": game.name}
     texts |= {name: str(value) for name, value in origin._asdict().items()}
+    texts |= {_NUM_CUT: str(num_cut)} if may_be_cut else {}
     return typed | {f"text_{name}": np.array(text) for name, text in texts.items()}
+
+
+def _up_to(plies: int, moves: np.ndarray) -> np.ndarray:
+    """Moves [N, H] as [N, plies], as wide as the longest game whether or not games are cut."""
+    return np.pad(moves, ((0, 0), (0, plies - moves.shape[1])), constant_values=-1)
+
+
+def num_played(arrays: dict[str, np.ndarray]) -> int:
+    """How many games were played for a checked shard, those that were cut and left out included."""
+    return len(arrays["num_plies"]) + num_cut(arrays)
+
+
+def num_cut(arrays: dict[str, np.ndarray]) -> int:
+    """How many games of a checked shard were cut and left out."""
+    return int(text_of(arrays, _NUM_CUT) or 0)
 
 
 def pack_planes(planes: np.ndarray) -> np.ndarray:
@@ -178,7 +204,7 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
         yield f"it has format {version!r}, and this version reads {_numbers(FORMATS)}"
     if not _has_origin(arrays):
         yield "it does not say where it comes from"
-    if further := arrays.keys() - _ARRAYS.keys() - {f"text_{name}" for name in _TEXTS}:
+    if further := arrays.keys() - _ARRAYS.keys() - {f"text_{name}" for name in (*_TEXTS, _NUM_CUT)}:
         yield f"it has {min(further)[:40]!r}, which no shard has"
     yield from form_problems(_ARRAYS, arrays)
     if len(arrays["num_plies"]) == 0:
@@ -194,6 +220,7 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
 
 def _has_origin(arrays: dict[str, np.ndarray]) -> bool:
     numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
+    numbers += [text_of(arrays, _NUM_CUT)] if f"text_{_NUM_CUT}" in arrays else []
     names = [text_of(arrays, name) for name in ("player", "engine")]
     return all(number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS for number in numbers) and all(
         0 < len(name) <= _MOST_LETTERS and name.isprintable() for name in names

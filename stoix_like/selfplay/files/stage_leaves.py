@@ -29,6 +29,7 @@ SELFPLAY = (
     "maxvisit_init",
     "rescale_values",
     "random_plies",
+    "max_game_plies",
     "temperature_plies",
     "play_temperature",
 )

@@ -20,6 +20,7 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
         text = f"{facts['games']:,} games" + (f", {rate:,.0f}/s" if rate > 0 else "")
         text += f", {facts['positions']:,} positions"
         text += f", {facts['mean_plies']:.1f} plies a game"
+        text += f", {facts['truncated']:,} more were cut" if facts.get("truncated") else ""
         rows.append(
             ["selfplay", f"{text}, {facts['draw_rate']:.0%} drawn, first player {facts['first_player_score']:.3f}"]
         )

@@ -124,8 +124,9 @@ def _play_again(pipeline: Pipeline, shard: StoredShard, number: int, name: str, 
     except CheckpointError as error:
         return f"its player cannot be read: {error.what}"
     index = shard_number(name)
-    progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", shard.num_games)
-    records = selfplay.play_shard(pipeline, number, index, shard.num_games, player.params, progress, boost)
+    _, size = selfplay.shard_sizes(settings["selfplay_games"], settings["shard_games"])
+    progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", size)
+    records = selfplay.play_shard(pipeline, number, index, size, player.params, progress, boost)
     origin = ShardOrigin(settings["seed"], number, index, player.hash, settings["engine"])
     for version in reversed(FORMATS):
         arrays = shard_arrays(pipeline.game, records, origin, version)

@@ -27,7 +27,7 @@ from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.selfplay.files.folders import shard_file
 from stoix_like.selfplay.files.iteration import IterationFiles
 from stoix_like.selfplay.files.manifests import new_positions
-from stoix_like.selfplay.files.shards import ShardOrigin, check_shard, origin_of, shard_arrays
+from stoix_like.selfplay.files.shards import ShardOrigin, check_shard, num_cut, num_played, origin_of, shard_arrays
 from stoix_like.selfplay.pipeline.candidates import NetworkVersion, self_player
 from stoix_like.selfplay.pipeline.game_programs import fewer_slots
 from stoix_like.selfplay.pipeline.programs import Pipeline
@@ -77,7 +77,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
     of_a_batch, size = shard_sizes(section.selfplay_games, section.shard_games)
     num_shards = batches * of_a_batch
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size)
-    outputs, counts, num_kept = {}, _Counts(), 0
+    outputs, counts, num_kept = {}, _Counts(pipeline.config.alphazero.max_game_plies is not None), 0
     for shard in range(num_shards):  # each is named when it is its turn: a flag says how many there are
         path, origin = folder / shard_file(shard), ShardOrigin(seed, iteration, shard, player.hash, section.engine)
         if (arrays := _finished_shard(pipeline, path, origin, size)) is not None:
@@ -102,7 +102,7 @@ def _finished_shard(pipeline: Pipeline, path: Path, origin: ShardOrigin, size: i
     except CheckpointError as error:
         pipeline.reporter.warning(f"{error.what}; it is played again")
         return None
-    return arrays if origin_of(arrays) == origin and len(arrays["num_plies"]) == size else None
+    return arrays if origin_of(arrays) == origin and num_played(arrays) == size else None
 
 
 def play_shard(
@@ -146,13 +146,15 @@ def _progress_of(batch: whole_games.GameBatch) -> Any:
 class _Counts:
     """Sums over shards."""
 
-    def __init__(self) -> None:
-        self._sums = dict.fromkeys(("games", "positions", "plies", "draws", "first_player_points"), 0.0)
+    def __init__(self, may_be_cut: bool) -> None:
+        self._sums = dict.fromkeys(("games", "cut", "positions", "plies", "draws", "first_player_points"), 0.0)
+        self._may_be_cut = may_be_cut
 
     def add(self, arrays: dict[str, np.ndarray]) -> None:
         outcome = arrays["outcome"]
         found = {
             "games": len(outcome),
+            "cut": num_cut(arrays),
             "positions": len(arrays["player"]),
             "plies": int(arrays["num_plies"].sum()),
             "draws": int((outcome == 0.0).all(axis=1).sum()),
@@ -161,9 +163,10 @@ class _Counts:
         self._sums = {name: value + found[name] for name, value in self._sums.items()}
 
     def facts(self) -> dict[str, Any]:
-        """Counts, and means per game."""
+        """Counts, and means per game that was over; where games may be cut, how many were."""
         games = self._sums["games"]
-        return {
+        cut = {"truncated": int(self._sums["cut"])} if self._may_be_cut else {}
+        return cut | {
             "games": int(games),
             "positions": int(self._sums["positions"]),
             "mean_plies": self._sums["plies"] / games,

@@ -38,7 +38,7 @@ def scripted_search(_key, states):
     return found, jnp.bool_(True)
 
 
-def played_alone(slot, plies):
+def played_alone(slot, plies, most_plies=9):
     """[(planes, value, outcome for the mover, ply at which the game ended)] of the finished games of one slot."""
     samples, waiting, state = [], [], GAME.init()
     for ply in range(plies):
@@ -50,24 +50,28 @@ def played_alone(slot, plies):
             outcome = np.asarray(GAME.outcome(state))
             samples += [(planes, slot / 10.0, outcome[who], outcome[1 - who], ply) for planes, who in waiting]
             waiting, state = [], GAME.init()
+        elif len(waiting) == most_plies:
+            waiting, state = [], GAME.init()
     return samples
 
 
 @functools.cache
-def played_together(num_updates):
-    play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, SETTINGS, 1.0)))
-    state, found = playing.start(GAME, SETTINGS, NUM_GAMES, jax.random.key(0)), []
+def played_together(num_updates, settings=SETTINGS):
+    play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, settings, 1.0)))
+    state, found = playing.start(GAME, settings, NUM_GAMES, jax.random.key(0)), []
     for step in range(num_updates):
         state, samples, counts, metrics = play(state, jnp.int32(step), jax.random.key(step))
         found.append(jax.device_get((samples, counts, metrics)))
     return state, found
 
 
-def test_every_position_of_a_finished_game_is_a_sample_once_with_its_outcome():
+@pytest.mark.parametrize(("most_plies", "fewest"), [(None, 60), (7, 30)])
+def test_every_position_of_a_finished_game_is_a_sample_once_with_its_outcome(most_plies, fewest):
+    """Those of games that are cut, which are longer than 7 plies, are none."""
     num_updates = 9
-    _, found = played_together(num_updates)
-    alone = [played_alone(slot, num_updates * LENGTH) for slot in range(NUM_GAMES)]
-    assert sum(map(len, alone)) > 60
+    _, found = played_together(num_updates, SETTINGS._replace(max_game_plies=most_plies))
+    alone = [played_alone(slot, num_updates * LENGTH, most_plies or 9) for slot in range(NUM_GAMES)]
+    assert num_updates * LENGTH * NUM_GAMES > sum(map(len, alone)) > fewest
     for step, (samples, counts, _) in enumerate(found):
         rows = [jax.tree.map(lambda x, i=i: x[i], samples) for i in np.flatnonzero(counts)]
         wanted = [row for slot in alone for row in slot if row[4] // LENGTH == step]
@@ -108,6 +112,19 @@ def test_unfinished_games_wait():
     total = sum(int(counts.sum()) for _, counts, _ in found)
     assert total + int(state.recorded.sum()) == NUM_GAMES * 9 * LENGTH
     np.testing.assert_array_equal(state.recorded, state.ply)  # without random plies
+
+
+def test_games_that_are_cut_are_counted_and_no_draws():
+    settings = SETTINGS._replace(max_game_plies=3)  # none is over by then
+    state, found = played_together(6, settings)
+    assert state.history.player.shape == (NUM_GAMES, 3)
+    assert sum(int(counts.sum()) for _, counts, _ in found) == 0
+    metrics = jax.tree.map(lambda *x: sum(x), *(metrics for *_, metrics in found))
+    assert metrics["actor/truncated_sum"] == metrics["actor/episodes_count"] == 6 * LENGTH / 3 * NUM_GAMES
+    assert metrics["actor/episode_length_sum"] == 6 * LENGTH * NUM_GAMES
+    assert metrics["actor/draw_sum"] == 0
+    assert metrics["actor/first_player_score_sum"] == metrics["actor/episodes_count"] / 2
+    assert "actor/truncated_sum" not in played_together(9)[1][0][2]
 
 
 def test_metrics_count_the_games_that_ended():

@@ -101,6 +101,20 @@ def test_every_game_is_played_to_its_end_and_recorded_as_it_was():
     assert set(batch.records.num_random.tolist()) == {0, 1, 2, 3}
 
 
+def test_a_game_that_is_cut_is_as_long_as_it_may_be_and_has_no_outcome():
+    """It is replaced by the next, and the others are what they are without."""
+    cut = played(3, settings=OPENED._replace(max_game_plies=7))[0].records
+    whole = played(3)[0].records
+    assert cut.moves.shape == (NUM_GAMES, 7)
+    np.testing.assert_array_equal(cut.is_cut, whole.num_plies > 7)
+    assert 0 < cut.is_cut.sum() < NUM_GAMES
+    np.testing.assert_array_equal(cut.num_plies, np.minimum(whole.num_plies, 7))
+    np.testing.assert_array_equal(cut.moves, whole.moves[:, :7])
+    np.testing.assert_array_equal(cut.outcome[cut.is_cut], 0.0)
+    for index in np.flatnonzero(~cut.is_cut):
+        check_record(GAME, cut, index)
+
+
 @pytest.mark.parametrize("num_slots", [full(1), NUM_GAMES])
 def test_games_do_not_depend_on_the_number_of_slots_nor_on_pieces(num_slots):
     wanted, _ = played(3)

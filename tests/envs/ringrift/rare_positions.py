@@ -23,6 +23,9 @@ class Share(NamedTuple):
     stacks: float = 1.5
 
 
+USUAL = Share()
+
+
 def drawn_positions(make, generator, board_name, num_players, count):
     """So many positions at a decision, of those that a generator draws."""
     found = []
@@ -108,10 +111,7 @@ def count_out(generator, position, most_in_hand, most_eliminated=6):
         position.candidate, position.num_rounds = random_player(generator, position), int(generator.integers(3))
 
 
-SCATTERED = Share()
-
-
-def anything(generator, position, share=SCATTERED, tallest=3, most_in_hand=3):
+def anything(generator, position, share=USUAL, tallest=3, most_in_hand=3):
     """Turns that begin on a board where things are scattered."""
     scatter(generator, position, share, tallest)
     count_out(generator, position, most_in_hand)
@@ -269,7 +269,7 @@ def last_stack(generator, position):
     position.collapsed = {other: index % position.num_players + 1 for index, other in enumerate(closed)}
     if generator.random() < 0.2:
         position.collapsed[random_cell(generator, closed)] = player
-    even_out(generator, position, player, height, most_in_hand=0 if landings else 2)
+    even_out(generator, position, player, height, most_in_hand=0 if landings else 4)
     return begun(position, player)
 
 

@@ -8,7 +8,7 @@ from envs.ringrift.against_plain import play_random_games
 SIDE_BY_SIDE = 250  # games
 #: 10,000 games of two players on each board in parts that workers share, and 1,000 of more players: (.., part, games).
 PARTS = [(board_name, 2, part, 1250) for board_name in ("hex8", "square8") for part in range(8)]
-PARTS += [(board_name, players, 0, 1000) for board_name, players in itertools.product(("hex8", "square8"), (3, 4))]
+PARTS += [(*game, 0, 1000) for game in itertools.product(("hex8", "square8"), (3, 4))]
 
 
 @pytest.mark.parametrize(("board_name", "num_players"), [("hex8", 2), ("square8", 3)])

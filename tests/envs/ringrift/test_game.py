@@ -246,6 +246,59 @@ def test_a_person_is_told_why_a_move_is_not_legal():
     assert said.splitlines()[1] == "X: 0 in hand, 17 of 18 eliminated, 0 of 31 territory"
 
 
+def without_a_stack(game):
+    """Player 1 has a marker at c5, player 2 a stack on a ring of player 1 at e5, a marker at d5 and territory at c4."""
+    state = nearly_won(game)
+    board = make_rules("hex8", 2).board
+    rings, markers, collapsed = np.zeros_like(state.rings), np.zeros_like(state.markers), np.array(state.collapsed)
+    c5, d5, e5, c4 = (board.bits[board.cell_at(column, row)] for column, row in ((2, 4), (3, 4), (4, 4), (2, 3)))
+    set_bit(rings[0, 1], e5)
+    set_bit(rings[1, 0], e5)
+    set_bit(markers[0], c5)
+    set_bit(markers[1], d5)
+    set_bit(collapsed[1], c4)
+    return jax.tree.map(np.asarray, state)._replace(rings=rings, markers=markers, collapsed=collapsed)
+
+
+def test_a_person_without_a_stack_is_told_of_recoveries():
+    game = game_of("hex8")
+    state = without_a_stack(game)
+    names = list(game.layout.action_names)
+    reasons = {
+        "place 1 a5": "a marker slides now, to recover a ring",
+        "e5 to e6": "no marker of the mover lies at e5",
+        "c5 to c7": "a marker slides to a cell beside it",
+        "c5 to c4": "c4 is collapsed",
+        "c5 to d5": "a marker lies at d5",
+        "c5 to b5": "it completes no line there, and another slide does",
+    }
+    for name, reason in reasons.items():
+        assert game.wording.why_illegal(state, names.index(name)) == reason, name
+    assert game.wording.status(state, "XO").startswith("a marker slides now, to recover a ring\nX: 0 in hand")
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [(1, "must be moved: a ring was placed on it"), (2, "has moved, and may capture now"), (3, "must capture on")],
+)
+def test_a_person_is_told_which_stack_alone_may_act(phase, reason):
+    game = game_of("hex8")
+    state = jax.tree.map(np.asarray, nearly_won(game))
+    focus = np.zeros_like(state.focus)
+    board = make_rules("hex8", 2).board
+    set_bit(focus, board.bits[board.cell_at(4, 4)])
+    action = list(game.layout.action_names).index("a5 to b5")
+    state = state._replace(focus=focus, phase=np.int8(phase))
+    assert game.wording.why_illegal(state, action) == f"the stack at e5 {reason}"
+
+
+def test_after_a_swap_the_players_stand_in_their_order():
+    game = game_of("hex8_swap")
+    state = jax.tree.map(np.asarray, game.init())._replace(is_swapped=np.bool_(True), hand=np.array([17, 18], np.int8))
+    said = game.wording.status(state, "XO").splitlines()
+    assert [line.partition(" in hand")[0] for line in said[1:]] == ["X: 18", "O: 17"]
+
+
 def test_the_swap_exchanges_the_players_and_leaves_the_board():
     game = make_game("square8_swap")
     names = list(game.layout.action_names)

@@ -13,30 +13,16 @@ from stoix_like.envs.ringrift.state import CAPTURE, CHAIN, MOVEMENT, OVER, PLACE
 from stoix_like.ops import trees
 
 #: Fields that are the same in all states, and those that are of use only before the end.
-ALWAYS = [
-    "rings",
-    "markers",
-    "collapsed",
-    "places",
-    "regions",
-    "hand",
-    "eliminated",
-    "player",
-    "phase",
-    "can_skip",
-    "is_swapped",
-    "ending",
-    "winner",
-]
-BEFORE_END = ["has_acted", "is_recovery", "candidate", "rounds"]
+ALWAYS = "rings markers collapsed places regions hand eliminated player phase can_skip is_swapped ending winner"
+BEFORE_END = "has_acted is_recovery candidate rounds"
 
 
 def assert_same(ours, made):
     """Field by field. Only the order of the turns counts in which players lost their rings."""
     is_running = ours.phase != OVER
-    for name in ALWAYS:
+    for name in ALWAYS.split():
         assert np.array_equal(ours._asdict()[name], made._asdict()[name]), name
-    for name in BEFORE_END:
+    for name in BEFORE_END.split():
         assert np.array_equal(ours._asdict()[name][is_running], made._asdict()[name][is_running]), name
     goes_on = np.isin(ours.phase, (MOVEMENT, CAPTURE, CHAIN))
     assert np.array_equal(ours.focus[goes_on], made.focus[goes_on])

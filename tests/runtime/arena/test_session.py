@@ -64,6 +64,32 @@ def test_what_cannot_be_played_is_explained():
         session().set_up(["b1", "b1"])
 
 
+def test_of_many_moves_the_first_are_shown_and_moves_lists_all():
+    """Those without a cell come first, or nobody would see them."""
+    go = make_game("go_9x9")
+    game = BoardSession(go, Contestant("lowest", lowest_legal, None), 0)
+    _, why = parse_move(go, game.state, "x9")
+    assert why.startswith("no move is called 'x9'")
+    assert ": pass a1 b1" in why
+    assert why.endswith(" and 62 more")
+    assert len(game.enter("moves")[0].split()) == 2 + 82
+    ring = BoardSession(make_game("hex8"), Contestant("lowest", lowest_legal, None), 0)
+    example = ring.enter("help")[0].removeprefix("a move such as ").partition(", or: ")[0]
+    assert parse_move(ring.game, ring.state, example)[0] is not None
+
+
+def test_of_several_opponents_each_is_named():
+    game = make_game("hex8:3")
+
+    def last_legal(_params, states, _key):
+        legal = jax.vmap(game.legal_actions)(states)
+        return game.num_actions - 1 - jnp.argmax(legal[:, ::-1], axis=1)
+
+    lines = BoardSession(game, Contestant("last", last_legal, None), 2).begin()
+    assert lines[0].startswith("last (X) plays place")
+    assert lines[2].startswith("last (O) plays place")
+
+
 def test_columns_and_hexagons():
     game = make_game("connect_four")
     state = game.init()

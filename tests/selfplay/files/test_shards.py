@@ -12,13 +12,15 @@ from support.self_play import SETTINGS
 
 from stoix_like.algorithms.alphazero import PlaySetup, whole_games
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.selfplay.files.shards import (
     ShardOrigin,
     check_shard,
     game_ids,
+    num_cut,
+    num_played,
     origin_of,
     pack_planes,
     packed_size,
@@ -34,13 +36,18 @@ GAME, ORIGIN = make_tic_tac_toe(), ShardOrigin(3, 7, 2, "abc", "mcts-8")
 NUM_GAMES = 6
 
 
-@pytest.fixture(scope="module")
-def arrays():
-    settings = SETTINGS._replace(random_plies=2, temperature_plies=9)
+def played(most_plies=None):
+    """Records of games, cut after so many plies."""
+    settings = SETTINGS._replace(random_plies=2, temperature_plies=9, max_game_plies=most_plies)
     batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 3))(jax.random.key(0))
     search = whole_games.mcts_search(GAME, 8)
     advance = jax.jit(lambda batch, key: whole_games.advance(PlaySetup(GAME, search, settings, 1.0), batch, key, 1000))
-    return shard_arrays(GAME, jax.device_get(advance(batch, jax.random.key(1)).records), ORIGIN)
+    return jax.device_get(advance(batch, jax.random.key(1)).records)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return shard_arrays(GAME, played(), ORIGIN)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +65,21 @@ def test_a_shard_that_was_played_passes(arrays, replay):
     lengths = arrays["num_plies"] - arrays["num_random"]
     np.testing.assert_array_equal(np.bincount(arrays["game"], minlength=NUM_GAMES), lengths)
     assert len(np.unique(arrays["game_id"])) == NUM_GAMES
+
+
+def test_games_that_are_cut_are_left_out_and_counted(arrays, replay):
+    records = played(6)
+    assert 0 < records.is_cut.sum() < NUM_GAMES
+    rest = shard_arrays(GAME, records, ORIGIN)
+    check_shard(GAME, rest, "here")
+    assert rule_problem(replay(rest["moves"]), rest) is None
+    assert num_cut(rest) == records.is_cut.sum()
+    assert (num_played(rest), num_played(arrays), num_cut(arrays)) == (NUM_GAMES, NUM_GAMES, 0)
+    for text in ("-1", "x", ""):
+        with pytest.raises(CheckpointError, match="does not say where it comes from"):
+            check_shard(GAME, rest | {"text_num_cut": np.array(text)}, "there")
+    with pytest.raises(RunError, match="all 6 games of shard 2 were cut after 4 plies"):
+        shard_arrays(GAME, played(4), ORIGIN)
 
 
 @pytest.mark.parametrize(
