@@ -98,6 +98,8 @@ class BoardGame(NamedTuple):
         random_action: (state, number [] uint32) -> [] int32, a legal action, each as likely for a random number; for
             games that know a faster way than by `legal_actions`. None: there is none.
         wording: what it says to people beyond its board.
+        self_play_plies: plies after which self-play cuts a game unless it is told otherwise, where the bound is far
+            above what games take. None: `max_plies`.
     """
 
     name: str
@@ -118,6 +120,7 @@ class BoardGame(NamedTuple):
     picture: Callable[[GameState], Picture] | None = None
     random_action: Callable[[GameState, Array], Array] | None = None
     wording: Wording | None = None
+    self_play_plies: int | None = None
 
 
 class Player(Protocol):

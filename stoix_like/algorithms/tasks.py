@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks.board_games import is_game
+from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.checks.engines import parse_engine
 from stoix_like.envs import registry
 from stoix_like.envs.boards.registry import make_game
@@ -20,7 +20,8 @@ DEFAULT_OPPONENT = "heuristic"
 NUM_OPENINGS = 256  # most positions of a book that matches and evaluations use
 #: Plies of a game's openings unless they are given: enough positions, and few that are decided already.
 OPENING_PLIES = {"tic_tac_toe": 2, "connect_four": 4, "othello": 6, "hex_11x11": 3, "go_9x9": 4}
-OPENING_PLIES |= dict.fromkeys(("hex8", "square8", "hex8_swap", "square8_swap"), 4)  # a placement and a move, by two
+#: The same of games for several numbers of players, for each of them: a placement and a move.
+_PLIES_OF_EACH = dict.fromkeys(("hex8", "square8", "hex8_swap", "square8_swap"), 2)
 
 
 def make(
@@ -86,5 +87,12 @@ def book(game: BoardGame, opening_plies: int | None = None, most: int = NUM_OPEN
     Raises:
         ConfigError: no position of the game is undecided after so many plies.
     """
-    plies = OPENING_PLIES.get(game.name, 0) if opening_plies is None else opening_plies
+    plies = _usual_plies(game) if opening_plies is None else opening_plies
     return openings(game, plies, most)
+
+
+def _usual_plies(game: BoardGame) -> int:
+    if not is_game(game.name):
+        return 0
+    name, num_players = parse_game(game.name)
+    return OPENING_PLIES.get(name, _PLIES_OF_EACH.get(name, 0) * num_players)

@@ -45,6 +45,11 @@ def test_openings_are_those_of_the_book():
     assert (timestep.discount == 1.0).all()
 
 
+@pytest.mark.parametrize(("name", "plies"), [("hex8", 4), ("square8:3", 6), ("hex8:4", 8), ("hex8_swap", 4)])
+def test_openings_of_several_players_are_a_placement_and_a_move_of_each(name, plies):
+    assert tasks._usual_plies(sl.make_game(name)) == plies
+
+
 def test_other_tasks_have_no_opponent_and_games_have_no_items():
     with refused(ConfigError, hint="leave it out"):
         sl.make_env("probe/action_reward", opponent="random")

@@ -24,6 +24,13 @@ def test_every_game_can_be_made(name):
     assert make_game(name).num_players in names.GAMES[name]
 
 
+def test_a_game_of_any_number_of_players_is_found_by_its_name():
+    """Its folder is that of its name and its players, once."""
+    for name, numbers in names.GAMES.items():
+        for number in numbers:
+            assert names.parse_game(make_game(f"{name}:{number}").name) == (name, number)
+
+
 @pytest.mark.parametrize("text", ["square19", "square19_4p", "hexagonal:2"])
 def test_known_games_that_are_not_there_yet(text):
     assert names.is_game(text)

@@ -75,7 +75,14 @@ def test_roles_are_known_for_the_leaves_of_all_algorithms_and_the_same_in_all():
 
 def test_alphazeros_own_leaves():
     own = leaf_roles(AlphaZeroConfig).keys() - leaf_roles(PPOConfig).keys()
-    sizes = {"num_simulations", "quick_simulations", "max_considered_actions", "replay_buffer_size", "batch_size"}
+    sizes = {
+        "num_simulations",
+        "quick_simulations",
+        "max_game_plies",
+        "max_considered_actions",
+        "replay_buffer_size",
+        "batch_size",
+    }
     assert leaves_with(AlphaZeroConfig, Role.FIXED) & own == sizes | {"self_play"}
     assert leaves_with(AlphaZeroConfig, Role.SCORING) & own == {"anchors"}
     assert leaves_with(AlphaZeroConfig, Role.LEARNING) & own == own - {"anchors"}

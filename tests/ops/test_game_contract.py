@@ -7,11 +7,13 @@ import pytest
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import UnsupportedEnvironmentError
+from stoix_like.games import Picture
 from stoix_like.ops.game_contract import check_game
 from stoix_like.types import Observation
 
 GAME = make_game("connect_four")
 LINES = GAME.layout.lines
+PLACES = GAME.layout.places
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -39,6 +41,11 @@ def observing(planes):
     return lambda state: Observation(planes, GAME.legal_actions(state))
 
 
+def drawing(markers):
+    flat = jnp.zeros(42, jnp.int8)
+    return lambda state: Picture(flat[:, None], markers, flat)
+
+
 BREACHES = {
     "step changes the state's": {"step": stepping_to(jnp.float32)},
     "observe shows planes float32": {"observe": observing(jnp.zeros((42, 2)))},
@@ -57,6 +64,13 @@ BREACHES = {
     "symmetries has 2 rows of cells and 1": symmetries(actions=GAME.symmetries.actions[:1]),
     "symmetries.cells \\(2, 42\\) is no table": symmetries(cells=GAME.symmetries.cells[::-1]),
     "symmetries.actions \\(2, 7\\) is no table": symmetries(actions=np.zeros((2, 7), np.int32)),
+    "symmetries.unmapped is int64 \\(7,\\)": symmetries(unmapped=np.zeros(7, np.int64)),
+    "symmetries.unmapped is bool \\(6,\\)": symmetries(unmapped=np.zeros(6, bool)),
+    "layout.coordinates \\(42, 2\\) is no list of different": layout(coordinates=np.zeros((42, 2), np.int32)),
+    "layout.coordinates leave the board": layout(coordinates=PLACES + 1),
+    "picture.markers is int32 \\(42,\\)": {"picture": drawing(jnp.zeros(42, jnp.int32))},
+    "picture.markers is int8 \\(42, 1\\)": {"picture": drawing(jnp.zeros((42, 1), jnp.int8))},
+    "random_action is float32 \\(\\)": {"random_action": lambda state, number: jnp.float32(0)},
 }
 
 

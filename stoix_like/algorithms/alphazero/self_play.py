@@ -2,7 +2,7 @@
 
 A position becomes a sample when its game ends, with the outcome of that game; positions of unfinished games wait in
 `SelfPlay.history`. So short games are not favoured, and no sample has an outcome that was guessed. A game that is cut
-after `max_game_plies` has none: its positions are dropped.
+after `longest_game` plies has none: its positions are dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stoix_like.algorithms.alphazero.state import (
     Sample,
     SelfPlay,
     are_cut,
+    cuts_games,
     example_position,
     longest_game,
 )
@@ -124,7 +125,9 @@ def play(setup: PlaySetup, self_play: SelfPlay, step: Array, key: Key) -> tuple[
     keys = jax.random.split(play_key, settings.rollout_length), plies
     (games, ply), (positions, finished) = jax.lax.scan(move, (self_play.games, self_play.ply), keys)
     history, recorded, samples, counts, predicted = _complete(self_play, positions, finished.is_cut, step)
-    metrics = _game_metrics(finished, settings) | _prediction_metrics(predicted, samples.outcome[:, 0], counts)
+    metrics = _game_metrics(finished, cuts_games(setup.game, settings.max_game_plies)) | _prediction_metrics(
+        predicted, samples.outcome[:, 0], counts
+    )
     return SelfPlay(games, ply, recorded, history), samples, counts, metrics
 
 
@@ -145,7 +148,7 @@ def _move(
         player = jax.vmap(game.player)(games)
         moved = jax.vmap(game.step)(games, action)
         is_over, outcome = jax.vmap(game.is_over)(moved), jax.vmap(game.outcome)(moved)
-        cut = are_cut(setup.settings, is_over, ply + 1)
+        cut = are_cut(game, setup.settings, is_over, ply + 1)
         ends = is_over | cut
         # Each slot takes another start at each ply, so that slots that end together begin differently. There are G
         # starts an update: where more games end than that, some begin alike.
@@ -239,13 +242,13 @@ def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metr
     }
 
 
-def _game_metrics(finished: _Finished, settings: AlphaZeroSettings) -> Metrics:
+def _game_metrics(finished: _Finished, may_be_cut: bool) -> Metrics:
     """`actor/` metrics of the games that ended, and `trainer/` metrics of the searches.
 
     A game that was cut is no draw, and has one half of a point for each player.
     """
     done = finished.is_over | finished.is_cut
-    truncated = {} if settings.max_game_plies is None else {"actor/truncated_sum": jnp.sum(finished.is_cut * 1.0)}
+    truncated = {"actor/truncated_sum": jnp.sum(finished.is_cut * 1.0)} if may_be_cut else {}
     length = finished.length.astype(jnp.float32)
 
     def total(x: Array) -> Array:

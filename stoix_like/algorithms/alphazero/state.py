@@ -53,7 +53,7 @@ class AlphaZeroSettings(NamedTuple):
     decays_rates: bool
     search: GumbelConfig
     quick_search: GumbelConfig | None  # None: every move is searched in full
-    max_game_plies: int | None = None  # after which a game is cut; None: none is
+    max_game_plies: int | None = None  # after which a game is cut; None: as the game says
 
 
 class Position(NamedTuple):
@@ -148,12 +148,20 @@ def params_template(network_params: NetworkParams, _num_seeds: int) -> AlphaZero
 
 def longest_game(game: BoardGame, max_game_plies: int | None) -> int:
     """H, the most plies of a game of self-play: the game's own bound, or where games are cut."""
-    return game.max_plies if max_game_plies is None else min(max_game_plies, game.max_plies)
+    most = game.self_play_plies if max_game_plies is None else max_game_plies
+    return game.max_plies if most is None else min(most, game.max_plies)
 
 
-def are_cut(settings: AlphaZeroSettings, is_over: Array, plies: Array) -> Array:
+def cuts_games(game: BoardGame, max_game_plies: int | None) -> bool:
+    """Whether a game of self-play may be cut before it is over."""
+    return longest_game(game, max_game_plies) < game.max_plies
+
+
+def are_cut(game: BoardGame, settings: AlphaZeroSettings, is_over: Array, plies: Array) -> Array:
     """[G] bool, whether games end after so many plies [G] though they are not over [G]."""
-    return jnp.zeros_like(is_over) if settings.max_game_plies is None else ~is_over & (plies >= settings.max_game_plies)
+    if not cuts_games(game, settings.max_game_plies):
+        return jnp.zeros_like(is_over)
+    return ~is_over & (plies >= longest_game(game, settings.max_game_plies))
 
 
 def example_position(game: BoardGame) -> Position:

@@ -162,7 +162,7 @@ def _step(setup: PlaySetup, batch: GameBatch, key: Key) -> GameBatch:
     with phase("step"):
         moved = jax.vmap(game.step)(batch.games, action)
         is_over, is_game = jax.vmap(game.is_over)(moved), batch.game_index < len(batch.records.num_plies)  # [G]
-        cut = are_cut(setup.settings, is_over, batch.ply + 1)
+        cut = are_cut(game, setup.settings, is_over, batch.ply + 1)
         ends = is_game & (is_over | cut)
         records = _recorded(game, batch, found, is_full, action, moved, ends, cut)
         return _replaced(batch._replace(records=records), moved, ends)

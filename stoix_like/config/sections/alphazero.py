@@ -30,7 +30,10 @@ class AlphaZeroSectionConfig:
     rescale_values: bool = leaf(False, "stretch the values of each search to [0, 1] before they are scaled", LEARNING)
     random_plies: int = leaf(6, "most random plies at the start of a game of self-play", LEARNING, low=0)
     max_game_plies: int | None = leaf(
-        None, "plies after which a game of self-play is cut, and not learned from; null = none is", SHAPE, low=1
+        None,
+        "plies after which a game of self-play is cut, and not learned from; null = as the game says",
+        SHAPE,
+        low=1,
     )
     temperature_plies: int = leaf(12, "plies in which moves are drawn from the improved policy", LEARNING, low=0)
     play_temperature: float = leaf(1.0, "temperature of these draws", LEARNING, low=1e-6, high=1e6)

@@ -21,6 +21,8 @@ from stoix_like.envs.ringrift.state import NOT_OVER, RingRiftState, Rules, make_
 from stoix_like.games import BoardGame, BoardLayout, Picture, Symmetries, Wording
 from stoix_like.types import Array, Observation
 
+SELF_PLAY_PLIES = 256  # random games take 78 to 112 on average
+
 
 def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> BoardGame:
     """RingRift with the rules of its authors, as docs/ringrift.md tells them.
@@ -56,6 +58,7 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
         wording=Wording(
             functools.partial(wording.status, rules), functools.partial(wording.why_illegal, rules, actions)
         ),
+        self_play_plies=SELF_PLAY_PLIES,
     )
 
 

@@ -84,7 +84,7 @@ def _result(outcome: Array, seat: Array) -> dict[str, Array]:
     ours = outcome[seat]
     return {
         "win": (ours == 1.0).astype(jnp.float32),
-        "draw": (ours == 0.0).astype(jnp.float32),
+        "draw": jnp.all(outcome == 0.0).astype(jnp.float32),
         "first_player": (outcome[0] + 1.0) / 2.0,
     }
 

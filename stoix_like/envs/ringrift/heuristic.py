@@ -29,13 +29,22 @@ _NOT_LOOKED_AT = -1000.0
 def preference(rules: Rules, actions: Actions, state: RingRiftState) -> Array:
     """[A] float32: the worth for the mover of the position after each legal action; -1000 of others.
 
-    Looked at are as many actions as a placement can have, which no other decision exceeds by far: three of each cell.
+    They are looked at by as many as a placement can have, three of each cell. Few positions have more.
     """
-    most = MAX_PLACED * rules.board.num_cells
-    legal = jnp.nonzero(legal_actions(rules, actions, state), size=most, fill_value=actions.total)[0]
-    after = jax.vmap(functools.partial(step, rules, actions), in_axes=(None, 0))(state, legal)
-    worth = jax.vmap(functools.partial(_worth, rules), in_axes=(0, None))(after, state.player.astype(jnp.int32))
-    return jnp.full((actions.total,), _NOT_LOOKED_AT).at[legal].set(worth, mode="drop")
+    at_once = MAX_PLACED * rules.board.num_cells
+    legal, player = legal_actions(rules, actions, state), state.player.astype(jnp.int32)
+    rank, count = jnp.cumsum(legal) - 1, jnp.sum(legal)
+
+    def look(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        done, worths = carry
+        chosen = jnp.nonzero(legal & (rank >= done), size=at_once, fill_value=actions.total)[0]
+        after = jax.vmap(functools.partial(step, rules, actions), in_axes=(None, 0))(state, chosen)
+        worth = jax.vmap(functools.partial(_worth, rules), in_axes=(0, None))(after, player)
+        return done + at_once, worths.at[chosen].set(worth, mode="drop")
+
+    nothing = jnp.int32(0), jnp.full((actions.total,), _NOT_LOOKED_AT)
+    worths: Array = jax.lax.while_loop(lambda carry: carry[0] < count, look, nothing)[1]
+    return worths
 
 
 def _worth(rules: Rules, state: RingRiftState, player: Array) -> Array:

@@ -88,6 +88,7 @@ def next_decision(rules: Rules, state: RingRiftState, position: Position, after:
     player = jnp.where(begins, following, state.player)
     phase = jnp.where(begins, _first_phase(could, following, claims[1]), own_phase)
     phase = jnp.where(state.ending == NOT_OVER, phase, OVER)
+    acts = (phase == MOVEMENT) | (phase == CAPTURE) | (phase == CHAIN)
     region_cells = chosen(ended, claims[1], claims[0]).where(phase == TERRITORY)
     return state._replace(
         rings=packed(position.rings),
@@ -95,7 +96,7 @@ def next_decision(rules: Rules, state: RingRiftState, position: Position, after:
         collapsed=packed(position.collapsed),
         places=packed(take(could.places, player).where(phase == PLACEMENT)),
         regions=packed(first_cells(rules, position, region_cells)),
-        focus=jnp.where(ended, jnp.uint32(0), state.focus),
+        focus=jnp.where(acts & ~ended, state.focus, jnp.uint32(0)),
         player=player.astype(jnp.int8),
         phase=phase.astype(jnp.int8),
         can_skip=_can_skip(phase, player, could),

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from stoix_like.algorithms.alphazero.whole_games import GameRecords
-from stoix_like.errors import CheckpointError, RunError
+from stoix_like.errors import CheckpointError
 from stoix_like.games import BoardGame
 
 FORMAT = 3  # of what is written
@@ -75,12 +75,9 @@ def shard_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of finished games, on the host. Another `version` has the numbers of games of that format.
 
-    Games that were cut are left out. Raises RunError if all were.
+    Games that were cut are left out. Without any other there is no shard.
     """
     num_cut, may_be_cut = int(records.is_cut.sum()), records.moves.shape[1] < game.max_plies
-    if num_cut == len(records.is_cut):
-        what = f"all {num_cut:,} games of shard {origin.shard} were cut after {records.moves.shape[1]:,} plies"
-        raise RunError(what, "raise --max-game-plies")
     if num_cut:
         records = GameRecords(*(jax.tree.map(lambda rows: rows[~records.is_cut], each) for each in records))
     plies = np.arange(records.moves.shape[1])[None]

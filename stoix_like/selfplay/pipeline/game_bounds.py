@@ -19,7 +19,7 @@ class _Bound(NamedTuple):
 
 #: {leaf: the most that it may be}. Plies that are only compared with those of a game need no bound.
 _BOUNDS: Mapping[str, _Bound] = {
-    "random_plies": _Bound(lambda game: game.max_plies, "plies of its longest game"),
+    "random_plies": _Bound(lambda game: (game.self_play_plies or game.max_plies + 1) - 1, "plies of its longest game"),
     "match_opening_plies": _Bound(lambda game: game.max_plies - 1, "plies of its longest game before the last"),
 }
 

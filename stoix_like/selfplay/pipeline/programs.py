@@ -13,7 +13,7 @@ import numpy as np
 from stoix_like.algorithms import alphazero
 from stoix_like.algorithms.alphazero import AlphaZeroSettings, Sample, example_sample, learning
 from stoix_like.config.checks.access import get_leaf
-from stoix_like.config.checks.board_games import game_key
+from stoix_like.config.checks.board_games import game_key, parse_game
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.games import BoardGame
 from stoix_like.runtime.console.reporter import Reporter
@@ -60,7 +60,7 @@ class Pipeline:
         env = build.make_env(config.environment)
         self.game: BoardGame = env.game
         check_bounds(self.game, config)
-        self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(self.game.name, self.game.num_players))
+        self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(*parse_game(self.game.name)))
         run = run_config(config, self.layout, 1)
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)

@@ -16,8 +16,9 @@ import jax
 import numpy as np
 
 from stoix_like.algorithms.alphazero import whole_games
+from stoix_like.algorithms.alphazero.state import longest_game
 from stoix_like.algorithms.alphazero.whole_games import GameRecords
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
@@ -77,7 +78,8 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
     of_a_batch, size = shard_sizes(section.selfplay_games, section.shard_games)
     num_shards = batches * of_a_batch
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size)
-    outputs, counts, num_kept = {}, _Counts(pipeline.config.alphazero.max_game_plies is not None), 0
+    longest = longest_game(pipeline.game, pipeline.config.alphazero.max_game_plies)
+    outputs, counts, num_kept = {}, _Counts(longest < pipeline.game.max_plies), 0
     for shard in range(num_shards):  # each is named when it is its turn: a flag says how many there are
         path, origin = folder / shard_file(shard), ShardOrigin(seed, iteration, shard, player.hash, section.engine)
         if (arrays := _finished_shard(pipeline, path, origin, size)) is not None:
@@ -86,9 +88,15 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
             progress.keep(size)
         else:
             records = play_shard(pipeline, iteration, shard, size, player.params, progress, boost)
+            if records.is_cut.all():
+                counts.add_cut(size)
+                continue
             arrays = shard_arrays(pipeline.game, records, origin)
             outputs[path.name] = write_arrays(path, arrays)
         counts.add(arrays)
+    if not outputs:
+        what = f"all {num_shards * size:,} games were cut after {longest:,} plies"
+        raise RunError(what, "raise --max-game-plies, and add --new-iteration")
     return StageResult(outputs, counts.facts(), {"games_of_last_process": (num_shards - num_kept) * size})
 
 
@@ -161,6 +169,10 @@ class _Counts:
             "first_player_points": float(((outcome[:, 0] + 1.0) / 2.0).sum()),
         }
         self._sums = {name: value + found[name] for name, value in self._sums.items()}
+
+    def add_cut(self, num_games: int) -> None:
+        """A shard of which nothing is left."""
+        self._sums["cut"] += num_games
 
     def facts(self) -> dict[str, Any]:
         """Counts, and means per game that was over; where games may be cut, how many were."""

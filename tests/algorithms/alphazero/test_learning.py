@@ -129,6 +129,22 @@ def test_symmetries_show_planes_policy_and_mask_together():
     np.testing.assert_array_equal(shown.outcome, many.outcome)
 
 
+def test_a_position_with_an_action_that_no_symmetry_maps_is_shown_as_it_is():
+    """Of two positions one has the action 4 among its legal ones."""
+    planes = jnp.zeros((1, 9, 2), bool).at[0, 1, 0].set(True)
+    unmapped = np.arange(9) == 4
+    symmetries = GAME.symmetries._replace(unmapped=unmapped)
+    for has_it in (True, False):
+        legal = np.ones(9, bool)
+        legal[[1, 4]] = [False, has_it]
+        one = sample(legal / legal.sum(), 0.0, [1.0, -1.0], legal=legal)
+        one = one._replace(observation=one.observation._replace(agent_view=planes))
+        many = jax.tree.map(lambda x: jnp.tile(x, (100,) + (1,) * (x.ndim - 1)), one)
+        shown = learning.in_random_symmetries(symmetries, many, jax.random.key(0))
+        places = set(np.argmax(shown.observation.agent_view[:, :, 0], axis=1).tolist())
+        assert places == ({1} if has_it else {1, 3, 5, 7})
+
+
 def filled(num_samples):
     ring = make_ring(capacity=64, batch_size=4)
     rows = stacked(*[sample([1.0] + [0.0] * 8, 0.0, [1.0, -1.0], step=i) for i in range(num_samples)])

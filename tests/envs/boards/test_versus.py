@@ -8,7 +8,7 @@ import pytest
 from support.piles import make_piles
 
 from stoix_like.envs.boards.registry import make_game
-from stoix_like.envs.boards.versus import versus
+from stoix_like.envs.boards.versus import _result, versus
 from stoix_like.ops.environment_contract import check_environment
 from stoix_like.types import FIRST, LAST, MID
 
@@ -156,6 +156,12 @@ def test_three_players_and_a_game_that_is_over_before_our_turn():
     assert collected(env, keys[2], [2]) == [(3, [1, 2, 0], FIRST, 0.0), (3, [1, 2, 0], LAST, -3 / 32)]
     assert collected(env, keys[0], [2])[-1] == (3, [2, 2, 0], LAST, 2 / 32)
     assert env.episode_metrics(state, first) == {"win": 0.0, "draw": 0.0, "first_player": 0.5}
+
+
+def test_a_place_between_is_no_draw():
+    for outcome, is_draw in (([1.0, 0.0, -1.0], 0.0), ([0.0, 0.0, 0.0], 1.0)):
+        found = _result(jnp.array(outcome), jnp.int32(1))
+        assert (float(found["win"]), float(found["draw"])) == (0.0, is_draw)
 
 
 def test_openings_of_another_form_are_refused():

@@ -8,6 +8,7 @@ from support.deaths import killed_in
 from support.marks import full
 from support.pipelines import changed, digests, moved, restored, small_config, small_pipeline, write_shard
 
+from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
@@ -129,6 +130,14 @@ def test_a_shard_of_which_games_were_cut_is_kept_and_played_again_as_it_was(tmp_
     flip(shard.path)
     assert restoring.restore_shard(pipeline, shard, "it is torn") is True
     assert read_manifest(layout.stage(number, "selfplay")).outputs == first.outputs
+
+
+@pytest.mark.full
+def test_where_all_games_are_cut_it_is_said_how_to_go_on(tmp_path):
+    pipeline = small_pipeline(tmp_path, max_game_plies=4)  # nobody has won by then
+    number = begin_iteration(pipeline, LATER)
+    with pytest.raises(RunError, match="all 10 games were cut after 4 plies"):
+        run_step(pipeline, number, due.Step("selfplay"))
 
 
 @pytest.fixture(scope="module")
