@@ -36,7 +36,8 @@ def logged_names(algorithm):
         config = sl.ppo_config(**sizes, epochs=1, num_minibatches=1)
     env = sl.make_env("Maze-v0")
     if algorithm is sl.alphazero:
-        env, config = sl.make_env(GAME), sl.alphazero_config(**sizes, replay_buffer_size=64, batch_size=4)
+        env = sl.make_env(GAME)
+        config = sl.alphazero_config(**sizes, replay_buffer_size=64, batch_size=4, max_game_plies=8)
     rules = env if env.game is None else env.game
     learner = algorithm.make(rules, sl.make_network(env, config), config)
     _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
