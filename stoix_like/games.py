@@ -100,6 +100,8 @@ class BoardGame(NamedTuple):
         wording: what it says to people beyond its board.
         self_play_plies: plies after which self-play cuts a game unless it is told otherwise, where the bound is far
             above what games take. None: `max_plies`.
+        max_legal: K, of games with many actions of which few are legal at a time: searches keep the first K legal
+            actions of a position in place of all A. None: all A.
     """
 
     name: str
@@ -121,6 +123,7 @@ class BoardGame(NamedTuple):
     random_action: Callable[[GameState, Array], Array] | None = None
     wording: Wording | None = None
     self_play_plies: int | None = None
+    max_legal: int | None = None
 
 
 class Player(Protocol):

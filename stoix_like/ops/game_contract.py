@@ -23,8 +23,8 @@ def check_game(game: BoardGame) -> None:
         UnsupportedEnvironmentError: a state of another shape or type after `step` than at the start, a function that
             returns another shape or type than `BoardGame` says, or a table that does not fit the board.
     """
-    for name in ("num_players", "num_actions", "max_plies"):
-        if getattr(game, name) < 1:
+    for name in ("num_players", "num_actions", "max_plies", "max_legal", "self_play_plies"):
+        if (value := getattr(game, name)) is not None and value < 1:
             raise _broken(game, f"{name} is {getattr(game, name)}", "it is at least 1")
     state: Any = jax.eval_shape(game.init)
     _check_step(game, state)

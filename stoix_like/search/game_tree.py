@@ -9,6 +9,9 @@ minimax. For more, the alternative is paranoid search (Sturtevant and Korf 2000,
 games", AAAI), in which all others play against the root's mover: one number per node is enough for it, but it expects
 of the others that they harm themselves in order to harm us, which no player does that learns to win.
 
+**Edges are legal actions.** Where a game says how many actions are legal at most (`max_legal`, K), a node has K edges,
+the first K legal actions in their order. Of other games it has one for each of the A actions.
+
 **Nodes are the leading axis.** All rows of a batch write their new node to the same place, which is one slice, and
 everything else touches single entries. Nothing selects between whole trees: in a vmapped `while_loop`, whose rows end
 at different times, JAX does so with all that the loop carries, so the walk down carries indices alone, and the walk up
@@ -17,6 +20,7 @@ joins the vmapped rows to its own (`_add_along_paths`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.games import BoardGame, GameState
+from stoix_like.ops.masked import places
 from stoix_like.types import Array
 
 ROOT = 0
@@ -33,7 +38,8 @@ UNVISITED = -1
 class Tree(NamedTuple):
     """B trees of M nodes. Node 0 is the root; simulation i makes node i + 1, or none if it ends at a known one."""
 
-    children: Array  # [M, B, A] int32, index of the node or `UNVISITED`
+    children: Array  # [M, B, K] int32, by edge: index of the node or `UNVISITED`
+    actions: Array | None  # [M, B, K] int16, of the edges; -1: there is no such edge. None: edge k is action k
     parents: Array  # [M, B] int32
     visits: Array  # [M, B] float32, simulations that came through
     sums: Array  # [M, B, P] float32, of their outcomes; player i is player i of the game
@@ -45,31 +51,58 @@ class Tree(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What the trees know of all actions at one node each."""
+    """What the trees know of all edges at one node each."""
 
-    visits: Array  # [B, A] float32
-    q_values: Array  # [B, A] float32, mean outcome for the node's mover; 0 where not visited
+    visits: Array  # [B, K] float32
+    q_values: Array  # [B, K] float32, mean outcome for the node's mover; 0 where not visited
 
 
 class Walk(NamedTuple):
-    """Walks from the roots. `child` is the known node at which they ended, or `UNVISITED`: then the action is new."""
+    """Walks from the roots. `child` is the known node at which they ended, or `UNVISITED`: then the edge is new."""
 
     node: Array  # [B] int32
-    action: Array  # [B] int32, taken there
+    edge: Array  # [B] int32, taken there
     child: Array  # [B] int32
     depth: Array  # [B] int32, edges from the root to the child
 
 
-def init(game: BoardGame, states: GameState, embeddings: Any, num_nodes: int) -> Tree:
-    """Trees with room for M nodes, of which there are the roots [B, ...]."""
+def edge_actions(game: BoardGame, legal: Array) -> Array | None:
+    """The actions of the edges [B, K] int16 of positions with these legal actions [B, A]; None: edge k is action k."""
+    if game.max_legal is None:
+        return None
+    return jax.vmap(functools.partial(places, count=game.max_legal))(legal).astype(jnp.int16)
+
+
+def by_edge(actions: Array | None, values: Array) -> Array:
+    """Values of actions [B, A] as those of edges [B, K]; those of no edge mean nothing."""
+    return values if actions is None else jnp.take_along_axis(values, jnp.maximum(actions, 0).astype(int), axis=1)
+
+
+def by_action(game: BoardGame, actions: Array | None, values: Array, fill: float = 0.0) -> Array:
+    """Values of edges [B, K] as those of actions [B, A], `fill` where there is no edge."""
+    if actions is None:
+        return values
+    place = jnp.where(actions >= 0, actions, game.num_actions).astype(int)  # dropped
+    empty = jnp.full((len(actions), game.num_actions), fill, values.dtype)
+    return jax.vmap(lambda row, at, of_edges: row.at[at].set(of_edges, mode="drop"))(empty, place, values)
+
+
+def action_of(tree: Tree, node: Array, edge: Array) -> Array:
+    """The actions [B] int32 of edges [B] of the nodes [B]."""
+    return edge if tree.actions is None else at(tree.actions, node, edge).astype(jnp.int32)
+
+
+def init(game: BoardGame, states: GameState, actions: Array | None, embeddings: Any, num_nodes: int) -> Tree:
+    """Trees with room for M nodes, of which there are the roots [B, ...] with the edges `actions` [B, K]."""
     player, is_over = _facts(game, states)
-    num_rows = player.shape[0]
+    num_rows, num_edges = player.shape[0], game.max_legal or game.num_actions
 
     def room(leaf: Array) -> Array:
         return jnp.zeros((num_nodes, *leaf.shape), leaf.dtype).at[ROOT].set(leaf)
 
     return Tree(
-        children=jnp.full((num_nodes, num_rows, game.num_actions), UNVISITED, jnp.int32),
+        children=jnp.full((num_nodes, num_rows, num_edges), UNVISITED, jnp.int32),
+        actions=None if actions is None else room(actions),
         parents=jnp.zeros((num_nodes, num_rows), jnp.int32),
         visits=jnp.zeros((num_nodes, num_rows), jnp.float32),
         sums=jnp.zeros((num_nodes, num_rows, game.num_players), jnp.float32),
@@ -87,7 +120,7 @@ def _facts(game: BoardGame, states: GameState) -> tuple[Array, Array]:
 
 
 def at(leaf: Array, *index: Array) -> Array:
-    """The entries [B, ...] of an array [M, B, ...] at one node [B] each, or at a node, an action [B] and so on.
+    """The entries [B, ...] of an array [M, B, ...] at one node [B] each, or at a node, an edge [B] and so on.
 
     The rows are mapped, not counted by `arange`: then XLA knows that each reads its own part, and rows that are divided
     over devices stay where they are.
@@ -119,8 +152,8 @@ def mover_of(tree: Tree, node: Array) -> Array:
 
 
 def edges_of(tree: Tree, node: Array) -> Edges:
-    """The edges [B, A] at the nodes [B]."""
-    children = at(tree.children, node)  # [B, A]
+    """The edges [B, K] at the nodes [B]."""
+    children = at(tree.children, node)  # [B, K]
     known = jnp.maximum(children, 0)
     is_visited = children >= 0
     visits = jnp.where(is_visited, at(tree.visits, known), 0.0)
@@ -129,20 +162,20 @@ def edges_of(tree: Tree, node: Array) -> Edges:
 
 
 def outcomes_of(tree: Tree, node: Array) -> Array:
-    """The mean outcome of every player behind each action at the nodes [B]: [B, A, P], 0 where not visited."""
-    children = at(tree.children, node)  # [B, A]
+    """The mean outcome of every player behind each edge at the nodes [B]: [B, K, P], 0 where not visited."""
+    children = at(tree.children, node)  # [B, K]
     known = jnp.maximum(children, 0)
-    sums = jnp.where((children >= 0)[..., None], at(tree.sums, known), 0.0)  # [B, A, P]
+    sums = jnp.where((children >= 0)[..., None], at(tree.sums, known), 0.0)  # [B, K, P]
     return sums / jnp.maximum(at(tree.visits, known), 1.0)[..., None]
 
 
 def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, max_depth: int | None = None) -> Walk:
-    """The walks that begin with the actions `first` [B] and end at a new action, at the end of a game, or when they are
+    """The walks that begin with the edges `first` [B] and end at a new edge, at the end of a game, or when they are
     `max_depth` edges long. Those from a root that is over end there.
 
     Args:
         tree: where.
-        choose: (nodes [B], depths [B]) -> actions [B] int32.
+        choose: (nodes [B], depths [B]) -> edges [B] int32.
         first: at the roots.
         max_depth: edges.
     """
@@ -158,17 +191,25 @@ def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, m
     def advance(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
         walk, is_moving = carry
         node = jnp.where(is_moving, walk.child, walk.node)
-        action = jnp.where(is_moving, choose(node, walk.depth), walk.action)
-        child = jnp.where(is_moving, at(tree.children, node, action), walk.child)
-        after = Walk(node, action, child, walk.depth + is_moving)
+        edge = jnp.where(is_moving, choose(node, walk.depth), walk.edge)
+        child = jnp.where(is_moving, at(tree.children, node, edge), walk.child)
+        after = Walk(node, edge, child, walk.depth + is_moving)
         return after, goes_on(after) & is_moving
 
     walk, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), advance, (start, goes_on(start)))
     return walk
 
 
-def expand(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState, embeddings: Any) -> Tree:
-    """The trees with the positions [B, ...] as node `new` [] below the walks that ended at a new action.
+def expand(
+    game: BoardGame,
+    tree: Tree,
+    walk: Walk,
+    new: Array,
+    states: GameState,
+    actions: Array | None,
+    embeddings: Any,
+) -> Tree:
+    """The trees with the positions [B, ...] as node `new` [] below the walks that ended at a new edge.
 
     For the others it is written as well, but no walk ever reaches it.
     """
@@ -180,7 +221,8 @@ def expand(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameStat
         return leaf.at[new].set(x)
 
     return tree._replace(
-        children=_link(tree.children, above, walk.action, new),
+        children=_link(tree.children, above, walk.edge, new),
+        actions=None if tree.actions is None or actions is None else put(tree.actions, actions),
         parents=put(tree.parents, walk.node),
         player=put(tree.player, player),
         is_over=put(tree.is_over, is_over),
@@ -190,8 +232,8 @@ def expand(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameStat
     )
 
 
-def _link(children: Array, node: Array, action: Array, new: Array) -> Array:
-    """The children [M, B, A] with node `new` [] below the nodes [B] by the actions [B]; M stands for no node."""
+def _link(children: Array, node: Array, edge: Array, new: Array) -> Array:
+    """The children [M, B, K] with node `new` [] below the nodes [B] by the edges [B]; M stands for no node."""
     numbers = jax.lax.ScatterDimensionNumbers(
         update_window_dims=(),
         inserted_window_dims=(0, 2),
@@ -199,9 +241,9 @@ def _link(children: Array, node: Array, action: Array, new: Array) -> Array:
         operand_batching_dims=(1,),
         scatter_indices_batching_dims=(0,),
     )
-    places = jnp.stack([node, action], axis=-1)  # [B, 2]
+    index = jnp.stack([node, edge], axis=-1)  # [B, 2]
     added = jnp.broadcast_to(new.astype(children.dtype), node.shape)  # [B]
-    return jax.lax.scatter(children, places, added, numbers, mode=jax.lax.GatherScatterMode.FILL_OR_DROP)
+    return jax.lax.scatter(children, index, added, numbers, mode=jax.lax.GatherScatterMode.FILL_OR_DROP)
 
 
 def _add(totals: Array, node: Array, values: Array) -> Array:

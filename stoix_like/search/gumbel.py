@@ -13,6 +13,7 @@ each node maximises its mover's own (max^n, see `game_tree`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,10 +24,11 @@ import numpy as np
 
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, GameState
-from stoix_like.ops.distributions import masked_logits
+from stoix_like.ops.distributions import MASK_FILL, masked_logits
 from stoix_like.ops.phases import phase
 from stoix_like.search import game_tree
 from stoix_like.search.game_tree import Edges, Tree, at, of_player
+from stoix_like.search.halving import considered_visits
 from stoix_like.types import Array, Key, Observation, Params
 
 LEAST_SCORE = -1e9  # of a considered action, so that one that is alone is taken whatever its logit
@@ -81,15 +83,15 @@ class GumbelOutput(NamedTuple):
 class _Evaluation(NamedTuple):
     """What the network says of positions, and the rules where the game is over."""
 
-    logits: Array  # [B, A], masked
+    logits: Array  # [B, K] of the edges, masked
     values: Array  # [B, P], expected outcome of each player of the game, the outcome itself where it is over
 
 
 class _Root(NamedTuple):
     """What stays the same in all simulations."""
 
-    legal: Array  # [B, A] bool
-    noise: Array  # [B, A], Gumbel
+    legal: Array  # [B, K] bool, which edges there are
+    noise: Array  # [B, K], Gumbel
     schedule: Array  # [S, B], visits of the actions that each simulation compares
 
 
@@ -126,18 +128,18 @@ def _search(
 ) -> tuple[GumbelOutput, Tree]:
     _check(config)
     with phase("search"):
-        evaluation, network_values = _evaluate(model, params, states)
-        legal = jax.vmap(model.game.legal_actions)(states)  # [B, A]
+        evaluation, actions, network_values = _evaluate(model, params, states)
+        legal = jax.vmap(model.game.legal_actions)(states) if actions is None else actions >= 0  # [B, K]
         _, noise_key = jax.random.split(key)  # as mctx splits it
         noise = config.gumbel_scale * jax.random.gumbel(noise_key, legal.shape)
         root = _Root(legal, noise, _schedule(legal, config))
-        tree = game_tree.init(model.game, states, evaluation, config.num_simulations + 1)
+        tree = game_tree.init(model.game, states, actions, evaluation, config.num_simulations + 1)
 
         def simulate(index: Array, tree: Tree) -> Tree:
             return _simulate(model, params, config, root, index, tree)
 
         tree = jax.lax.fori_loop(0, config.num_simulations, simulate, tree)
-        return _read_out(tree, root, network_values, config), tree
+        return _read_out(model.game, tree, root, network_values, config), tree
 
 
 def _check(config: GumbelConfig) -> None:
@@ -147,8 +149,8 @@ def _check(config: GumbelConfig) -> None:
             raise ConfigError(f"search: {name} is {size}", "give a number of at least 1")
 
 
-def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Evaluation, Array]:
-    """(what counts in the search, values of the network [B, P], the mover's first)."""
+def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Evaluation, Array | None, Array]:
+    """(what counts in the search, the actions of the edges [B, K], values of the network [B, P], the mover's first)."""
     game = model.game
     observation = jax.vmap(game.observe)(states)
     with phase("network"):
@@ -158,7 +160,9 @@ def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Eva
     places = (jnp.arange(game.num_players)[None] - player[:, None]) % game.num_players  # [B, P]
     by_player = jnp.take_along_axis(values.astype(jnp.float32), places, axis=1)
     by_player = jnp.where(is_over[:, None], jax.vmap(game.outcome)(states), by_player)
-    return _Evaluation(masked_logits(logits, observation.action_mask), by_player), values
+    actions = game_tree.edge_actions(game, observation.action_mask)
+    is_edge = observation.action_mask if actions is None else actions >= 0
+    return _Evaluation(masked_logits(game_tree.by_edge(actions, logits), is_edge), by_player), actions, values
 
 
 def _schedule(legal: Array, config: GumbelConfig) -> Array:
@@ -169,58 +173,40 @@ def _schedule(legal: Array, config: GumbelConfig) -> Array:
     return jnp.asarray(table)[:, num_considered]
 
 
-def considered_visits(num_considered: int, num_simulations: int) -> np.ndarray:
-    """The schedule of Sequential Halving, [S] int32: simulation s goes to one of the actions with so many visits.
-
-    Rounds in which each action of those that remain is visited once follow each other; in each of log2(m) phases there
-    are as many rounds as an equal share of the simulations has room for, at least one. Then the better half remains,
-    at least two actions. What remains is never stored: the worse half lags behind in visits.
-    """
-    if num_considered <= 1:
-        return np.arange(num_simulations, dtype=np.int32)
-    num_phases = (num_considered - 1).bit_length()  # log2, rounded up
-    schedule = np.zeros((0,), np.int32)
-    remaining, visits = num_considered, 0
-    while len(schedule) < num_simulations:
-        rounds = max(1, num_simulations // (num_phases * remaining))
-        schedule = np.append(schedule, np.repeat(np.arange(visits, visits + rounds, dtype=np.int32), remaining))
-        remaining, visits = max(2, remaining // 2), visits + rounds
-    return schedule[:num_simulations]
-
-
 def _simulate(model: GameModel, params: Params, config: GumbelConfig, root: _Root, index: Array, tree: Tree) -> Tree:
     """The trees after one more simulation, whose node is `index` + 1 where it finds a new position."""
 
     def choose(node: Array, _depth: Array) -> Array:
-        return _interior_action(tree, node, config)
+        return _interior_edge(tree, node, config)
 
-    first = _root_action(tree, root, root.schedule[index], config)
+    first = _root_edge(tree, root, root.schedule[index], config)
     walk = game_tree.descend(tree, choose, first, config.max_depth)
     before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
     with phase("model"):
-        states = jax.vmap(model.game.step)(before, walk.action)  # where the walk ended at a known node, that position
-    evaluation, _ = _evaluate(model, params, states)
-    tree = game_tree.expand(model.game, tree, walk, index + 1, states, evaluation)
+        action = game_tree.action_of(tree, walk.node, walk.edge)
+        states = jax.vmap(model.game.step)(before, action)  # where the walk ended at a known node, that position
+    evaluation, actions, _ = _evaluate(model, params, states)
+    tree = game_tree.expand(model.game, tree, walk, index + 1, states, actions, evaluation)
     return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, index + 1), evaluation.values)
 
 
-def _root_action(tree: Tree, root: _Root, considered: Array, config: GumbelConfig) -> Array:
-    """[B] int32: of the legal actions with so many visits [B], the best by noise, logits and values."""
+def _root_edge(tree: Tree, root: _Root, considered: Array, config: GumbelConfig) -> Array:
+    """[B] int32: of the edges with so many visits [B], the best by noise, logits and values."""
     logits, edges, completed = _judged(tree, game_tree.roots_of(tree), config)
     scores = jnp.maximum(root.noise + (logits - jnp.max(logits, axis=1, keepdims=True)) + completed, LEAST_SCORE)
     is_considered = root.legal & (edges.visits == considered[:, None].astype(jnp.float32))
     return jnp.argmax(jnp.where(is_considered, scores, -jnp.inf), axis=1).astype(jnp.int32)
 
 
-def _interior_action(tree: Tree, node: Array, config: GumbelConfig) -> Array:
-    """[B] int32: the action whose share of the visits lags most behind its share of the improved policy (section 5)."""
+def _interior_edge(tree: Tree, node: Array, config: GumbelConfig) -> Array:
+    """[B] int32: the edge whose share of the visits lags most behind its share of the improved policy (section 5)."""
     logits, edges, completed = _judged(tree, node, config)
     share = edges.visits / (1.0 + jnp.sum(edges.visits, axis=1, keepdims=True))
     return jnp.argmax(jax.nn.softmax(logits + completed) - share, axis=1).astype(jnp.int32)
 
 
 def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges, Array]:
-    """(logits [B, A], edges, completed and scaled q-values [B, A] in logits) at the nodes [B]."""
+    """(logits [B, K], edges, completed and scaled q-values [B, K] in logits) at the nodes [B]."""
     edges = game_tree.edges_of(tree, node)
     logits = at(tree.embeddings.logits, node)
     value = of_player(at(tree.embeddings.values, node), game_tree.mover_of(tree, node))  # [B]
@@ -233,33 +219,36 @@ def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges
 
 
 def _completed(visits: Array, q_values: Array, logits: Array, value: Array) -> Array:
-    """The q-values [B, A], with the mixed value where an action was not visited.
+    """The q-values [B, K], with the mixed value where an edge was not visited.
 
     It mixes the network's value [B] of the node, as one visit, with the mean of the q-values by the network's policy
     over what was visited, as all the others (Danihelka et al. 2022, appendix D).
     """
     is_visited = visits > 0.0
-    policy = jnp.where(is_visited, jnp.maximum(jax.nn.softmax(logits), _TINY), 0.0)  # [B, A]
+    policy = jnp.where(is_visited, jnp.maximum(jax.nn.softmax(logits), _TINY), 0.0)  # [B, K]
     policy /= jnp.maximum(jnp.sum(policy, axis=1, keepdims=True), _TINY)
     total = jnp.sum(visits, axis=1)  # [B]
     mixed = (value + total * jnp.sum(policy * q_values, axis=1)) / (1.0 + total)
     return jnp.where(is_visited, q_values, mixed[:, None])
 
 
-def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConfig) -> GumbelOutput:
+def _read_out(game: BoardGame, tree: Tree, root: _Root, network_values: Array, config: GumbelConfig) -> GumbelOutput:
     node, is_over = game_tree.roots_of(tree), tree.is_over[game_tree.ROOT]
     logits, edges, completed = _judged(tree, node, config)
     weights = jax.nn.softmax(masked_logits(logits + completed, root.legal))
     outcomes, of_network = game_tree.outcomes_of(tree, node), tree.embeddings.values[game_tree.ROOT]
     values = _improved_values(weights, edges.visits, outcomes, logits, of_network)  # [B, P], by player
     values = game_tree.by_seat(values, game_tree.mover_of(tree, node))
+    edge = _root_edge(tree, root, jnp.max(edges.visits, axis=1), config)
+    actions = None if tree.actions is None else tree.actions[game_tree.ROOT]
+    whole = functools.partial(game_tree.by_action, game, actions)
     return GumbelOutput(
-        action=_root_action(tree, root, jnp.max(edges.visits, axis=1), config),
-        action_weights=weights,
+        action=game_tree.action_of(tree, node, edge),
+        action_weights=whole(weights),
         values=jnp.where(is_over[:, None], 0.0, values),
-        visits=edges.visits.astype(jnp.int32),
-        q_values=edges.q_values,
-        prior_logits=logits,
+        visits=whole(edges.visits.astype(jnp.int32)),
+        q_values=whole(edges.q_values),
+        prior_logits=whole(logits, MASK_FILL),
         network_values=network_values,
         depth=tree.deepest,
     )
@@ -272,10 +261,10 @@ def _improved_values(weights: Array, visits: Array, outcomes: Array, logits: Arr
     that it still compares equally often, the worst of them too.
 
     Args:
-        weights: [B, A], the improved policy.
-        visits: [B, A].
-        outcomes: [B, A, P], mean ones behind each action.
-        logits: [B, A], of the network.
+        weights: [B, K], the improved policy.
+        visits: [B, K].
+        outcomes: [B, K, P], mean ones behind each edge.
+        logits: [B, K], of the network.
         values: [B, P], of the network.
     """
     of_each = jax.vmap(_completed, in_axes=(None, -1, None, -1), out_axes=-1)
@@ -286,14 +275,16 @@ def _best_lines(tree: Tree, first: Array, depth: int) -> Array:
     rows = jnp.arange(first.shape[0])
 
     def follow(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], Array]:
-        node, action, is_open = carry  # [B]
-        child = tree.children[node, rows, action]
+        node, edge, is_open = carry  # [B]
+        child = tree.children[node, rows, edge]
         is_open &= child >= 0
-        played = jnp.where(is_open, action, -1)
+        played = jnp.where(is_open, game_tree.action_of(tree, node, edge), -1)
         node = jnp.where(is_open, child, node)
         best = jnp.argmax(game_tree.edges_of(tree, node).visits, axis=1).astype(jnp.int32)
         return (node, best, is_open), played
 
-    start = (game_tree.roots_of(tree), first, ~tree.is_over[game_tree.ROOT])
+    root = game_tree.roots_of(tree)
+    first = first if tree.actions is None else jnp.argmax(tree.actions[game_tree.ROOT] == first[:, None], axis=1)
+    start = (root, first.astype(jnp.int32), ~tree.is_over[game_tree.ROOT])
     _, line = jax.lax.scan(follow, start, None, length=depth)
     return line.T  # [B, depth]

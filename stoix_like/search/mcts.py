@@ -41,13 +41,20 @@ def search(game: BoardGame, key: Key, states: GameState, num_simulations: int) -
         raise ConfigError(f"mcts: {num_simulations} simulations", "give a number of at least 1")
     with phase("search"):
         final_key, loop_key = jax.random.split(key)
-        tree = game_tree.init(game, states, jax.vmap(game.legal_actions)(states), num_simulations + 1)
+        tree = game_tree.init(game, states, *_edges(game, states), num_simulations + 1)
 
         def simulate(index: Array, tree: Tree) -> Tree:
             return _simulate(game, jax.random.fold_in(loop_key, index), tree, index + 1)
 
         tree = jax.lax.fori_loop(0, num_simulations, simulate, tree)
-        return _read_out(final_key, tree)
+        return _read_out(game, final_key, tree)
+
+
+def _edges(game: BoardGame, states: GameState) -> tuple[Array | None, Array]:
+    """(the actions of the edges [B, K], which of them there are [B, K] bool)."""
+    legal = jax.vmap(game.legal_actions)(states)
+    actions = game_tree.edge_actions(game, legal)
+    return actions, legal if actions is None else actions >= 0
 
 
 def _simulate(game: BoardGame, key: Key, tree: Tree, new: Array) -> Tree:
@@ -58,20 +65,22 @@ def _simulate(game: BoardGame, key: Key, tree: Tree, new: Array) -> Tree:
 
     def choose_best(node: Array, depth: Array) -> Array:
         scores = _scores(tree, node)
-        return choose(_mix(seeds + depth.astype(jnp.uint32)), scores == jnp.max(scores, axis=1, keepdims=True))
+        best = scores == jnp.max(scores, axis=1, keepdims=True)
+        return choose(_mix(seeds + depth.astype(jnp.uint32)), best, _actions_at(tree, node))
 
     root = game_tree.roots_of(tree)
     walk = game_tree.descend(tree, choose_best, choose_best(root, jnp.zeros_like(root)))
     before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
     ended = at(tree.is_over, walk.node)  # [B]: of a walk only the root
-    states = trees.where(ended, before, jax.vmap(game.step)(before, walk.action))
-    tree = game_tree.expand(game, tree, walk, new, states, jax.vmap(game.legal_actions)(states))
+    action = game_tree.action_of(tree, walk.node, walk.edge)
+    states = trees.where(ended, before, jax.vmap(game.step)(before, action))
+    tree = game_tree.expand(game, tree, walk, new, states, *_edges(game, states))
     outcome = _playout(game, jax.random.bits(playout_key, (num_rows,)), states)  # [B, P]
     return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, new), outcome)
 
 
 def _scores(tree: Tree, node: Array) -> Array:
-    """PUCT scores [B, A] at the nodes [B]; -inf where illegal."""
+    """PUCT scores [B, K] of the edges at the nodes [B]; -inf where there is none."""
     edges = game_tree.edges_of(tree, node)
     is_legal = at(tree.embeddings, node)
     prior = 1.0 / jnp.maximum(jnp.sum(is_legal, axis=1, keepdims=True), 1)  # [B, 1]
@@ -96,13 +105,20 @@ def _playout(game: BoardGame, seeds: Array, states: GameState) -> Array:
     return jax.vmap(game.outcome)(states)
 
 
-def _read_out(key: Key, tree: Tree) -> MctsOutput:
-    visits = game_tree.edges_of(tree, game_tree.roots_of(tree)).visits  # [B, A]
+def _actions_at(tree: Tree, node: Array) -> Array | None:
+    """The actions [B, K] of the edges at the nodes [B]; None: edge k is action k."""
+    return None if tree.actions is None else at(tree.actions, node)
+
+
+def _read_out(game: BoardGame, key: Key, tree: Tree) -> MctsOutput:
+    root = game_tree.roots_of(tree)
+    visits, actions = game_tree.edges_of(tree, root).visits, _actions_at(tree, root)  # [B, K]
     candidates = jnp.where(tree.embeddings[game_tree.ROOT], visits, -1.0)
     best = candidates == jnp.max(candidates, axis=1, keepdims=True)
-    action = choose(jax.random.bits(key, visits.shape[:1]), best)
+    edge = choose(jax.random.bits(key, visits.shape[:1]), best, actions)
     values = tree.sums[game_tree.ROOT] / jnp.maximum(tree.visits[game_tree.ROOT], 1.0)[:, None]
-    return MctsOutput(action, visits.astype(jnp.int32), values)
+    visits = game_tree.by_action(game, actions, visits.astype(jnp.int32))
+    return MctsOutput(game_tree.action_of(tree, root, edge), visits, values)
 
 
 def random_actions(game: BoardGame, seeds: Array, states: GameState) -> Array:
@@ -112,14 +128,14 @@ def random_actions(game: BoardGame, seeds: Array, states: GameState) -> Array:
     return choose(seeds, jax.vmap(game.legal_actions)(states))
 
 
-def choose(seeds: Array, mask: Array) -> Array:
-    """[B] int32, one of the entries of the mask [B, A] that are True, each as likely: by the seeds [B] uint32.
+def choose(seeds: Array, mask: Array, names: Array | None = None) -> Array:
+    """[B] int32, the place of an entry of the mask [B, A] that is True, each as likely: by the seeds [B] uint32.
 
-    Every entry gets a number mixed from the seed and its place, and the largest wins. That takes one random word per
-    row, where Gumbel noise takes one per entry.
+    Every entry gets a number mixed from the seed and its name [B, A], its place unless given, and the largest wins.
+    That takes one random word per row, where Gumbel noise takes one per entry.
     """
-    places = jnp.arange(mask.shape[1], dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)  # [A], 2^32 by the golden ratio
-    numbers = _mix(seeds[:, None] ^ places[None])  # [B, A]
+    names = jnp.arange(mask.shape[1])[None] if names is None else names
+    numbers = _mix(seeds[:, None] ^ names.astype(jnp.uint32) * jnp.uint32(0x9E3779B9))  # 2^32 by the golden ratio
     return jnp.argmax(jnp.where(mask, numbers | 1, 0), axis=1).astype(jnp.int32)
 
 

@@ -57,6 +57,8 @@ BREACHES = {
     "cells is int32": {"cells": lambda state: GAME.cells(state).astype(jnp.int32)},
     "preference is float32 \\(42,\\)": {"preference": lambda state: jnp.zeros(42)},
     "max_plies is 0": {"max_plies": 0},
+    "max_legal is 0": {"max_legal": 0},
+    "self_play_plies is 0": {"self_play_plies": 0},
     "action_names has 1 name": layout(action_names=("1",)),
     "layout.neighbors has 41 rows": layout(neighbors=GAME.layout.neighbors[1:]),
     "layout.lines.cells has entries from 1 to 42": layout(lines=LINES._replace(cells=LINES.cells + 1)),

@@ -10,7 +10,7 @@ import pytest
 from support.marks import full
 from support.small_games import Table, three_players, two_players
 
-from stoix_like.search import game_tree, gumbel, mcts
+from stoix_like.search import game_tree, gumbel, halving, mcts
 from stoix_like.search.gumbel import GameModel, GumbelConfig
 
 
@@ -123,7 +123,7 @@ def test_every_simulation_is_that_of_a_plain_search(game_of, num_simulations):
     model = GameModel(game, opinions.evaluate(table))
     output = jax.jit(lambda s: gumbel.search(model, 0.0, jax.random.key(0), s, config))(jnp.asarray(roots, jnp.int32))
     for row, root in enumerate(roots):
-        schedule = gumbel.considered_visits(int(table.legal[root].sum()), num_simulations).tolist()
+        schedule = halving.considered_visits(int(table.legal[root].sum()), num_simulations).tolist()
         plain = PlainSearch(table, opinions, int(root), config, schedule)
         visits = [plain.visits(plain.root, a) for a in range(3)]
         assert output.visits[row].tolist() == visits
@@ -137,10 +137,10 @@ def test_every_simulation_is_that_of_a_plain_search(game_of, num_simulations):
 
 def test_the_schedule_of_sequential_halving_by_hand():
     """Four actions and 16 simulations: two rounds of four, then of the better two 4 rounds. 5 actions: 3 phases."""
-    assert gumbel.considered_visits(4, 16).tolist() == [0] * 4 + [1] * 4 + [2, 2, 3, 3, 4, 4, 5, 5]
-    assert gumbel.considered_visits(5, 10).tolist() == [0] * 5 + [1, 1, 2, 2, 3]
-    assert gumbel.considered_visits(1, 3).tolist() == [0, 1, 2] == gumbel.considered_visits(0, 3).tolist()
-    assert gumbel.considered_visits(8, 3).tolist() == [0, 0, 0]
+    assert halving.considered_visits(4, 16).tolist() == [0] * 4 + [1] * 4 + [2, 2, 3, 3, 4, 4, 5, 5]
+    assert halving.considered_visits(5, 10).tolist() == [0] * 5 + [1, 1, 2, 2, 3]
+    assert halving.considered_visits(1, 3).tolist() == [0, 1, 2] == gumbel.considered_visits(0, 3).tolist()
+    assert halving.considered_visits(8, 3).tolist() == [0, 0, 0]
 
 
 def together_and_alone(search, params, keys, roots):

@@ -48,6 +48,7 @@ class _Finished(NamedTuple):
     is_over: Array
     is_cut: Array  # not over, and not gone on with
     length: Array
+    left_out: Array  # int32, legal actions that the search has no edge for
     outcome: Array  # [T, G, P]
     search_kl: Array  # nats, of the improved policy from the network's
     agrees: Array  # bool, the search's favourite is the network's
@@ -125,8 +126,10 @@ def play(setup: PlaySetup, self_play: SelfPlay, step: Array, key: Key) -> tuple[
     keys = jax.random.split(play_key, settings.rollout_length), plies
     (games, ply), (positions, finished) = jax.lax.scan(move, (self_play.games, self_play.ply), keys)
     history, recorded, samples, counts, predicted = _complete(self_play, positions, finished.is_cut, step)
-    metrics = _game_metrics(finished, cuts_games(setup.game, settings.max_game_plies)) | _prediction_metrics(
-        predicted, samples.outcome[:, 0], counts
+    metrics = (
+        _game_metrics(finished)
+        | _limit_metrics(setup, finished)
+        | _prediction_metrics(predicted, samples.outcome[:, 0], counts)
     )
     return SelfPlay(games, ply, recorded, history), samples, counts, metrics
 
@@ -164,7 +167,8 @@ def _move(
         ends,
         outcome,
     )
-    return (games, next_ply), (position, _Finished(is_over, cut, ply + 1, outcome, *_search_change(found)))
+    left_out = jnp.maximum(jnp.sum(observation.action_mask, axis=1) - (game.max_legal or game.num_actions), 0)
+    return (games, next_ply), (position, _Finished(is_over, cut, ply + 1, left_out, outcome, *_search_change(found)))
 
 
 def choose_actions(found: GumbelOutput, temperature: Array | float, is_drawn: Array, key: Key) -> Array:
@@ -242,13 +246,22 @@ def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metr
     }
 
 
-def _game_metrics(finished: _Finished, may_be_cut: bool) -> Metrics:
+def _limit_metrics(setup: PlaySetup, finished: _Finished) -> Metrics:
+    """How often the limits of a game that has any were reached."""
+    found = {}
+    if cuts_games(setup.game, setup.settings.max_game_plies):
+        found["actor/truncated_sum"] = jnp.sum(finished.is_cut * 1.0)
+    if setup.game.max_legal is not None:
+        found["trainer/actions_left_out_sum"] = jnp.sum(finished.left_out.astype(jnp.float32))
+    return found
+
+
+def _game_metrics(finished: _Finished) -> Metrics:
     """`actor/` metrics of the games that ended, and `trainer/` metrics of the searches.
 
     A game that was cut is no draw, and has one half of a point for each player.
     """
     done = finished.is_over | finished.is_cut
-    truncated = {"actor/truncated_sum": jnp.sum(finished.is_cut * 1.0)} if may_be_cut else {}
     length = finished.length.astype(jnp.float32)
 
     def total(x: Array) -> Array:
@@ -264,4 +277,4 @@ def _game_metrics(finished: _Finished, may_be_cut: bool) -> Metrics:
         "actor/first_player_score_sum": total(0.5 * (first_player + 1.0)),
         "trainer/search_kl": jnp.mean(finished.search_kl),
         "trainer/search_agreement": jnp.mean(finished.agrees.astype(jnp.float32)),
-    } | truncated
+    }

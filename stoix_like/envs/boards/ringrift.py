@@ -21,6 +21,7 @@ from stoix_like.envs.ringrift.state import NOT_OVER, RingRiftState, Rules, make_
 from stoix_like.games import BoardGame, BoardLayout, Picture, Symmetries, Wording
 from stoix_like.types import Array, Observation
 
+MAX_LEGAL = 256  # 192 is the most in random games; boards that are set up for it have up to 333
 SELF_PLAY_PLIES = 256  # random games take 78 to 112 on average
 
 
@@ -59,6 +60,7 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
             functools.partial(wording.status, rules), functools.partial(wording.why_illegal, rules, actions)
         ),
         self_play_plies=SELF_PLAY_PLIES,
+        max_legal=MAX_LEGAL,
     )
 
 

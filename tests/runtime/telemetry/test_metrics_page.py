@@ -38,7 +38,7 @@ def logged_names(algorithm):
     if algorithm is sl.alphazero:
         env = sl.make_env(GAME)
         config = sl.alphazero_config(**sizes, replay_buffer_size=64, batch_size=4, max_game_plies=8)
-    rules = env if env.game is None else env.game
+    rules = env if env.game is None else env.game._replace(max_legal=9)
     learner = algorithm.make(rules, sl.make_network(env, config), config)
     _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
     logged = refuse_breaches({name: np.zeros(1) for name in accumulated}, "Maze-v0")
