@@ -21,7 +21,7 @@ from stoix_like.commands.table import COMMANDS
 from stoix_like.runtime.runs import saved
 from stoix_like.runtime.telemetry import read_rows
 
-TIMEOUT = 180  # seconds; a start takes about 5 on an idle machine
+TIMEOUT = 900  # seconds; a start takes about 5 on an idle machine
 #: The run that all others are compared with: 24 updates, everything due at almost every one.
 SIZES = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 1, "hidden_dim": 8, "num_updates": 24}
 EVALUATION = {"num_eval_envs": 8, "num_eval_episodes": 8, "eval_interval": 2}
