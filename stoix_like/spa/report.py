@@ -91,13 +91,15 @@ def groups_of(records: Sequence[Record]) -> list[Group]:
     """The records by arm. Raises ConfigError if worlds, levels or settings differ, or a seed comes twice."""
     first = records[0]
     groups: dict[str, Group] = {}
+    scored: dict[str, Any] = {}  # what the curves before have noted of their levels
     for record in records:
         for name in ("world", "level_hash"):
             if record[name] != first[name]:
                 what = f"{record['arm']} of seed {record['seed']} was scored on other levels than {first['arm']}"
                 raise ConfigError(what, "report pipelines of one world and one number of levels together")
-        if not _same_where_both_are(record.get("curve_levels", {}), first.get("curve_levels", {})):
-            what = f"{record['arm']} of seed {record['seed']} has a curve over other levels than {first['arm']}"
+        levels = record.get("curve_levels", {})
+        if any(scored.setdefault(name, levels[name]) != levels[name] for name in levels):
+            what = f"{record['arm']} of seed {record['seed']} has a curve over other levels than those before it"
             raise ConfigError(what, "report pipelines with one number of eval_levels and of eval_samples together")
         group = groups.setdefault(record["arm"], Group(record["arm"], []))
         if record["seed"] in [other["seed"] for other in group.records]:
@@ -107,10 +109,6 @@ def groups_of(records: Sequence[Record]) -> list[Group]:
             raise ConfigError(what, "report pipelines of one arm that differ in their seeds alone")
         group.records.append(record)
     return list(groups.values())
-
-
-def _same_where_both_are(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
 def _differing(record: Record, other: Record | None = None) -> str | None:

@@ -115,6 +115,7 @@ def test_help_and_print_config(capsys):
         (["--board-type", "conect_four"], 3, ["unknown game 'conect_four'", "connect_four"]),
         (["--board-type", "hexagonal"], 3, ["hexagonal is not available yet"]),
         (["--board-type", "connect_four", "--num-players", "3"], 2, ["connect_four is a game of 2 players"]),
+        (["--board-type", "hex8_3p", "--num-players", "2"], 2, ["--board-type hex8_3p and --num-players 2 differ"]),
         (["--num-players", "2"], 2, ["--num-players: of which game?"]),
         (["--promotion-alpha", "0.9"], 2, ["--promotion-alpha: must be at most 0.5, got 0.9"]),
         (["--promotion-alpha", "0.5", "--promotion-beta", "0.5"], 2, ["their sum must be less than 1"]),

@@ -3,7 +3,6 @@
 import command_reference
 import loop_tables
 import pytest
-import ringrift_drawings
 import spa_figures
 import spa_tables
 
@@ -38,9 +37,3 @@ def test_the_results_of_spa_are_those_of_its_records():
     assert spa_tables.with_tables(text) == text, "run: make docs"
     assert [path.name for path in spa_figures.outdated()] == [], "run: make docs"
     assert {path.name for path in spa_tables.FOLDER.glob("*.png")} == {path.name for path in spa_figures.figures()}
-
-
-def test_the_drawings_of_ringrift_are_up_to_date():
-    assert [path.name for path in ringrift_drawings.outdated()] == [], "run: make docs"
-    drawn = {path.name for path, _ in ringrift_drawings.drawings()}
-    assert {path.name for path in ringrift_drawings.FOLDER.glob("*.svg")} == drawn

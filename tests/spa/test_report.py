@@ -85,11 +85,15 @@ def test_seeds_are_averaged_at_equal_episodes_however_long_they_took():
         ([record(), record(seed=1, settings={"ppo_lr": 0.1})], "spa of seed 1 has another ppo_lr"),
         (
             [record(curve_levels={"levels": 64}), record("state", curve_levels={"levels": 4})],
-            "state of seed 0 has a curve over other levels than spa",
+            "state of seed 0 has a curve over other levels than those before it",
         ),
         (
-            [record("plain_ppo", curve_levels={"levels": 4}), record(curve_levels={"levels": 64, "samples": 8})],
-            "spa of seed 0 has a curve over other levels than plain_ppo",
+            [
+                record("plain_ppo", curve_levels={"levels": 64}),
+                record(curve_levels={"levels": 64, "samples": 8}),
+                record("state", curve_levels={"levels": 64, "samples": 4}),
+            ],
+            "state of seed 0 has a curve over other levels than those before it",
         ),
     ],
 )

@@ -164,8 +164,7 @@ def check_replay(game: BoardGame, config: AlphaZeroConfig) -> None:
         raise ConfigError(
             f"alphazero.replay_buffer_size: {config.alphazero.replay_buffer_size:,} is less than the {most:,} positions"
             f" that can be complete at once, num_envs * (plies of the longest game + rollout_length)",
-            f"use at least {most:,}, or fewer games at a time, or shorter ones: they are cut after {longest:,} plies"
-            " (max_game_plies)",
+            f"use at least {most:,}, or fewer games at a time, or a max_game_plies below {longest:,}",
         )
 
 

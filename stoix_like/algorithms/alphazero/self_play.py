@@ -54,6 +54,14 @@ class _Finished(NamedTuple):
     agrees: Array  # bool, the search's favourite is the network's
 
 
+class _Ending(NamedTuple):
+    """How the game of each position ended."""
+
+    outcome: Array  # [..., P]
+    has_ended: Array  # [...] bool
+    was_cut: Array  # [...] bool
+
+
 def start(game: BoardGame, settings: AlphaZeroSettings, num_games: int, key: Key) -> SelfPlay:
     """G games after their random openings. Use under jit."""
     games, ply, _ = random_openings(game, settings.random_plies, num_games, key)
@@ -198,41 +206,37 @@ def _complete(
     played = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), positions)  # [T, G, ...] -> [G, T, ...]
     window = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), before, played)  # [G, H + T, ...]
     cut = jnp.concatenate([jnp.zeros(before.is_last.shape, bool), cut.T], axis=1)  # [G, H + T]
-    outcome, has_ended, was_cut = _endings(window, cut)
+    ending = _endings(window, cut)
     index = jnp.arange(window.player.shape[1])[None]  # [1, H + T]
     waits = index >= longest - self_play.recorded[:, None]  # older rows were completed before, or never written
     samples = Sample(
         window.observation,
         window.policy,
         window.root_values,
-        by_seat(outcome, window.player),
+        by_seat(ending.outcome, window.player),
         window.is_full,
         jnp.broadcast_to(step, window.player.shape),
     )
-    recorded = jnp.sum(waits & ~has_ended, axis=1, dtype=jnp.int32)
+    recorded = jnp.sum(waits & ~ending.has_ended, axis=1, dtype=jnp.int32)
     history = jax.tree.map(lambda x: x[:, -longest:], window)
-    counts = waits & has_ended & ~was_cut
+    counts = waits & ending.has_ended & ~ending.was_cut
     return history, recorded, *trees.merge_leading((samples, counts, window.predicted))
 
 
-def _endings(window: Position, cut: Array) -> tuple[Array, Array, Array]:
-    """(the outcome [G, W, P] of each position's game, whether it has ended [G, W], whether it was cut [G, W]).
+def _endings(window: Position, cut: Array) -> _Ending:
+    """[G, W, ...] of positions [G, W, ...], the last ones of games that were cut marked in `cut` [G, W].
 
-    Of positions [G, W, ...], the last ones of games that were cut marked in `cut` [G, W]. Rows before a game's first
-    one get the ending of that game too; the caller knows which rows count.
+    Rows before a game's first one get the ending of that game too; the caller knows which rows count.
     """
-    Ending = tuple[Array, Array, Array]
 
-    def back(later: Ending, row: Ending) -> tuple[Ending, Ending]:
-        outcome, is_last, is_cut = row
-        found = trees.where(is_last, (outcome, is_last, is_cut), later)
+    def back(later: _Ending, row: _Ending) -> tuple[_Ending, _Ending]:
+        found: _Ending = trees.where(row.has_ended, row, later)
         return found, found
 
-    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (window.outcome, window.is_last, cut))  # [W, G, ...]
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), _Ending(window.outcome, window.is_last, cut))  # [W, G, ...]
     first = jax.tree.map(lambda x: jnp.zeros_like(x[0]), rows)
     _, found = jax.lax.scan(back, first, rows, reverse=True)
-    endings: Ending = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), found)
-    return endings
+    return _Ending(*(jnp.swapaxes(x, 0, 1) for x in found))
 
 
 def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metrics:

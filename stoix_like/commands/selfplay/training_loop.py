@@ -209,6 +209,9 @@ def _game_flags(arguments: argparse.Namespace) -> list[str]:
             raise ConfigError("--num-players: of which game?", "give --board-type as well")
         return []
     name, num_players = parse_game(arguments.board_type)
+    if arguments.num_players not in (None, num_players) and arguments.board_type != name:
+        what = f"--board-type {arguments.board_type} and --num-players {arguments.num_players} differ"
+        raise ConfigError(what, f"give --board-type {name}")
     key = game_key(name, num_players if arguments.num_players is None else arguments.num_players)
     parse_game(key)  # raises for a number of players that the game does not have
     return ["--task-id", key]

@@ -18,11 +18,12 @@ from stoix_like.envs.ringrift.heuristic import preference
 from stoix_like.envs.ringrift.planes import planes
 from stoix_like.envs.ringrift.sets import as_bools
 from stoix_like.envs.ringrift.state import NOT_OVER, RingRiftState, Rules, make_rules, position_of
+from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, BoardLayout, Picture, Symmetries, Wording
 from stoix_like.types import Array, Observation
 
-MAX_LEGAL = 256  # 192 is the most in random games; boards that are set up for it have up to 333
-SELF_PLAY_PLIES = 256  # random games take 78 to 112 on average
+MAX_LEGAL = 256  # a placement has at most 192; a crowded board may have more, such as that of tests/…/test_heuristic.py
+SELF_PLAY_PLIES = 256  # random games take 78 to 114 on average (docs/benchmarks/ringrift.md: decisions by games)
 
 
 def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> BoardGame:
@@ -32,7 +33,10 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
         board_name: `square8` or `hex8`.
         num_players: 2 to 4.
         has_swap: the second of two players may take the colour of the first one in its first placement.
+
+    Raises ConfigError for another number of players, and for a swap of more than two.
     """
+    _check_players(board_name, num_players, has_swap)
     rules = make_rules(board_name, num_players, has_swap)
     actions = make_actions(rules)
     cells = cell_symmetries(rules.board)
@@ -62,6 +66,12 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
         self_play_plies=SELF_PLAY_PLIES,
         max_legal=MAX_LEGAL,
     )
+
+
+def _check_players(board_name: str, num_players: int, has_swap: bool) -> None:
+    if num_players not in (2, 3, 4) or (has_swap and num_players != 2):
+        what = f"{board_name}: {num_players} players{' who may swap' if has_swap else ''}"
+        raise ConfigError(what, "RingRift is for 2 to 4 players, with the swap for 2")
 
 
 def max_plies(rules: Rules) -> int:
@@ -138,9 +148,10 @@ def _maps(kind: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     for is_flipped in (False, True):
         current = np.array(flip if is_flipped else ((1, 0), (0, 1)))
         for _ in range(4 if kind == "square" else 6):
-            found.append(tuple(tuple(int(x) for x in line) for line in current))
+            (a, b), (c, d) = current.tolist()
+            found.append(((a, b), (c, d)))
             current = np.array(turn) @ current
-    return found  # type: ignore[return-value]
+    return found
 
 
 def action_symmetries(rules: Rules, actions: Actions, cells: np.ndarray) -> np.ndarray:

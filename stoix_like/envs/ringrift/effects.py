@@ -47,7 +47,6 @@ class Effects(NamedTuple):
     eliminated: Array  # [] int32, rings credited to the mover
     is_capture: Array  # [] bool
     is_slide: Array  # [] bool: a marker recovered, by a slide or a strike
-    is_strike: Array  # [] bool
 
 
 class _Pair(NamedTuple):
@@ -78,7 +77,6 @@ def effects(rules: Rules, state: RingRiftState, position: Position, sets: Sets, 
         eliminated=eliminated + inside,
         is_capture=pair.target.any(),
         is_slide=pair.is_slide,
-        is_strike=pair.is_strike,
     )
 
 

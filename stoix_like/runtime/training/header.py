@@ -160,7 +160,6 @@ def next_commands(parts: RunParts) -> list[str]:
     if parts.is_part:
         return []
     env, path = parts.env, str(parts.plan.path)
-    of_games = () if env.game is None else ("ratings", "play-board")
     drawing = ("animate",) if env.is_drawable and parts.learner.policy is not None else ()
     saved = () if parts.evaluators else ("--checkpoint", "latest")  # without evaluations there is no best one
     has_curves = bool(parts.evaluators) or not parts.algorithm.speaks  # supervised runs have none but these
@@ -169,7 +168,9 @@ def next_commands(parts: RunParts) -> list[str]:
         commands.append(command_line("play-text", "--model", path, *saved))
     commands += [command_line("plot", path)] if has_curves else []
     commands += [command_line(name, path, *saved) for name in drawing]
-    return commands + [command_line(name, path) for name in of_games]
+    if env.game is not None:
+        commands += [command_line("ratings", path), command_line("play-board", path, *saved)]
+    return commands
 
 
 def resume_commands(parts: RunParts) -> list[str]:

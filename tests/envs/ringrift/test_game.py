@@ -9,9 +9,11 @@ import pytest
 from envs.ringrift.against_plain import batched, compiled, on_cells
 
 from stoix_like.envs.boards.registry import make_game
+from stoix_like.envs.boards.ringrift import make_ringrift
 from stoix_like.envs.ringrift.actions import PLACE, make_actions
 from stoix_like.envs.ringrift.planes import num_planes
 from stoix_like.envs.ringrift.state import make_rules
+from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.ops.game_contract import check_game
 
@@ -227,10 +229,17 @@ def set_bit(words, bit):
     words[bit // 32] |= np.uint32(1) << np.uint32(bit % 32)
 
 
+def assert_told(game, state, reasons):
+    """Of actions by name, none of which is legal."""
+    names, legal = list(game.layout.action_names), np.asarray(game.legal_actions(state))
+    for name, reason in reasons.items():
+        assert not legal[names.index(name)], name
+        assert game.wording.why_illegal(state, names.index(name)) == reason, name
+
+
 def test_a_person_is_told_why_a_move_is_not_legal():
     game = game_of("hex8")
     state = jax.tree.map(np.asarray, nearly_won(game))
-    names = list(game.layout.action_names)
     reasons = {
         "place 1 a5": "a stack is moved now",
         "e5 to e6": "the stack at e5 has height 2 and must move at least 2",
@@ -239,22 +248,23 @@ def test_a_person_is_told_why_a_move_is_not_legal():
         "skip": "there is something that must be done",
         "line d5 right": "a stack is moved now",
     }
-    for name, reason in reasons.items():
-        assert game.wording.why_illegal(state, names.index(name)) == reason, name
+    assert_told(game, state, reasons)
     said = game.wording.status(state, "XO")
     assert said.splitlines()[0] == "a stack is moved now"
     assert said.splitlines()[1] == "X: 0 in hand, 17 of 18 eliminated, 0 of 31 territory"
 
 
 def without_a_stack(game):
-    """Player 1 has a marker at c5, player 2 a stack on a ring of player 1 at e5, a marker at d5 and territory at c4."""
+    """Player 1 has markers at c5, a7, b7, c7 and d6, which completes a line at d7; player 2 has a stack on a ring of
+    player 1 at e5, a marker at d5 and territory at c4."""
     state = nearly_won(game)
     board = make_rules("hex8", 2).board
     rings, markers, collapsed = np.zeros_like(state.rings), np.zeros_like(state.markers), np.array(state.collapsed)
-    c5, d5, e5, c4 = (board.bits[board.cell_at(column, row)] for column, row in ((2, 4), (3, 4), (4, 4), (2, 3)))
+    e5, d5, c4 = (board.bits[board.cell_at(*place)] for place in ((4, 4), (3, 4), (2, 3)))
     set_bit(rings[0, 1], e5)
     set_bit(rings[1, 0], e5)
-    set_bit(markers[0], c5)
+    for place in ((2, 4), (0, 6), (1, 6), (2, 6), (3, 5)):
+        set_bit(markers[0], board.bits[board.cell_at(*place)])
     set_bit(markers[1], d5)
     set_bit(collapsed[1], c4)
     return jax.tree.map(np.asarray, state)._replace(rings=rings, markers=markers, collapsed=collapsed)
@@ -263,7 +273,6 @@ def without_a_stack(game):
 def test_a_person_without_a_stack_is_told_of_recoveries():
     game = game_of("hex8")
     state = without_a_stack(game)
-    names = list(game.layout.action_names)
     reasons = {
         "place 1 a5": "a marker slides now, to recover a ring",
         "e5 to e6": "no marker of the mover lies at e5",
@@ -272,8 +281,7 @@ def test_a_person_without_a_stack_is_told_of_recoveries():
         "c5 to d5": "a marker lies at d5",
         "c5 to b5": "it completes no line there, and another slide does",
     }
-    for name, reason in reasons.items():
-        assert game.wording.why_illegal(state, names.index(name)) == reason, name
+    assert_told(game, state, reasons)
     assert game.wording.status(state, "XO").startswith("a marker slides now, to recover a ring\nX: 0 in hand")
 
 
@@ -297,6 +305,12 @@ def test_after_a_swap_the_players_stand_in_their_order():
     state = jax.tree.map(np.asarray, game.init())._replace(is_swapped=np.bool_(True), hand=np.array([17, 18], np.int8))
     said = game.wording.status(state, "XO").splitlines()
     assert [line.partition(" in hand")[0] for line in said[1:]] == ["X: 18", "O: 17"]
+
+
+@pytest.mark.parametrize(("num_players", "has_swap"), [(1, False), (5, False), (3, True)])
+def test_other_numbers_of_players_are_refused(num_players, has_swap):
+    with pytest.raises(ConfigError, match=f"hex8: {num_players} players"):
+        make_ringrift("hex8", num_players, has_swap)
 
 
 def test_the_swap_exchanges_the_players_and_leaves_the_board():
