@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from envs.ringrift.test_game import game_of
+from envs.ringrift.test_wording import nearly_won, set_bit
 
 from stoix_like.envs.boards.registry import make_game
+from stoix_like.envs.ringrift.actions import PLACE, make_actions
 from stoix_like.envs.ringrift.state import make_rules
 from stoix_like.search.mcts import random_actions
 
@@ -60,11 +63,27 @@ def test_what_it_prefers_stays_as_it_was_written_down(name, wanted):
         assert row[mask].sum(dtype=np.float64) == pytest.approx(total, abs=1e-3)
 
 
+def test_the_heuristic_takes_what_wins_and_weighs_only_legal_actions():
+    game = game_of("hex8")
+    actions = make_actions(make_rules("hex8", 2))
+    preference = jax.jit(game.preference)
+    first = np.asarray(preference(game.init()))
+    placements = actions.kind == PLACE
+    assert np.isfinite(first).all()
+    assert (first[placements] > -100).all()
+    assert (first[~placements] == -1000).all()
+    state = nearly_won(game)
+    values = np.where(np.asarray(game.legal_actions(state)), np.asarray(preference(state)), -np.inf)
+    best = int(values.argmax())
+    assert game.layout.action_names[best] == "e5 to g5"
+    assert float(game.outcome(game.step(state, best))[0]) == 1.0
+
+
 def test_it_looks_at_every_legal_action_however_many_there_are():
     game, board = make_game("hex8"), make_rules("hex8", 2).board
     state = jax.tree.map(np.array, game.init())
     for bit in board.bits[CROWD]:
-        state.rings[0, 0, bit // 32] |= np.uint32(1) << np.uint32(bit % 32)
+        set_bit(state.rings[0, 0], bit)
     state = state._replace(places=state.places * 0, hand=np.array([0, 18], np.int8), phase=np.int8(1))
     legal = np.asarray(game.legal_actions(state))
     assert legal.sum() == 260
