@@ -21,7 +21,7 @@ class _Bound(NamedTuple):
 #: {leaf: the most that it may be}. Plies that are only compared with those of a game need no bound.
 _BOUNDS: Mapping[str, _Bound] = {
     "random_plies": _Bound(
-        lambda game, cut: longest_game(game, cut) - cuts_games(game, cut), "random plies of its longest game"
+        lambda game, cut: longest_game(game, cut) - cuts_games(game, cut), "plies of its longest game"
     ),
     "match_opening_plies": _Bound(lambda game, _: game.max_plies - 1, "plies of its longest game before the last"),
 }
