@@ -26,6 +26,8 @@ from stoix_like.types import Array
 
 MOST_EXPANDED = 20_000  # moves from the distinct positions of one ply; a ply that has more is sampled, not enumerated
 _BATCH = 1024  # positions stepped at once
+_MOST_REPLAYS = 8  # compiled programs that are kept
+_REPLAYS: dict[tuple[Any, ...], Callable[[np.ndarray], _Facts]] = {}  # by the functions of a game, and plies
 
 
 class OpeningBook(NamedTuple):
@@ -119,14 +121,19 @@ def positions(game: BoardGame, moves: Array) -> GameState:
 
 
 def _replay(game: BoardGame, plies: int) -> Callable[[np.ndarray], _Facts]:
-    """The function moves [N, at most `plies`] -> facts of where they lead, on the host. It compiles once."""
+    """The function moves [N, at most `plies`] -> facts of where they lead, on the host. It compiles once for a game."""
+    key = (game.init, game.step, game.is_over, game.legal_actions, game.cells, game.picture, game.player, plies)
+    if (known := _REPLAYS.get(key)) is not None:
+        return known
 
     def facts_of(moves: Array) -> _Facts:
         state, was_legal, _ = play_moves(game, moves)
         facts = (game.is_over(state), game.legal_actions(state), _look(game, state), game.player(state))
         return _Facts(was_legal, *facts)
 
-    return in_batches(facts_of, plies, _BATCH)
+    if len(_REPLAYS) == _MOST_REPLAYS:
+        del _REPLAYS[next(iter(_REPLAYS))]  # the oldest
+    return _REPLAYS.setdefault(key, in_batches(facts_of, plies, _BATCH))
 
 
 def _look(game: BoardGame, state: GameState) -> Array:

@@ -155,3 +155,19 @@ def test_a_game_that_is_over_after_so_many_plies_has_no_openings():
 def test_openings_that_cannot_be_played_are_refused(moves, said):
     with pytest.raises(ConfigError, match=said):
         check_openings(GAME, np.array(moves))
+
+
+def test_a_game_is_compiled_once_for_all_its_books():
+    traced = []
+
+    def step(state, action):
+        traced.append(action)
+        return GAME.step(state, action)
+
+    game = GAME._replace(step=step)
+    books = [openings(game, 2, 5), openings(game, 2, 3), openings(game._replace(max_plies=8), 2)]
+    assert len(traced) == 1
+    assert [len(book.moves) for book in books] == [5, 3, 12]
+    other = game._replace(legal_actions=lambda state: GAME.legal_actions(state).at[4].set(False))
+    assert 4 not in openings(other, 1).moves
+    assert 4 in openings(game, 1).moves

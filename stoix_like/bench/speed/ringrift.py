@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stoix_like.bench.speed.region_labels import region_labels
 from stoix_like.bench.timing.measure import Measurement, Timing, comparison_row, time_interleaved
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.ringrift import rules as play
@@ -33,6 +34,7 @@ GAMES = ("square8", "hex8", "square8:3", "hex8:4")
 NUM_GAMES, NUM_PLIES = 1024, 100
 PLAIN_GAMES = 60  # of one call
 SIMULATIONS, SEARCHED = 32, 128
+LABELS = "labels"
 _PLAIN = """
 import random, sys
 from envs.ringrift.plain import game
@@ -64,15 +66,22 @@ def part_rows(name: str, states: RingRiftState) -> Iterator[Measurement]:
     chosen = jax.jit(jax.vmap(pick))(states, numbers)
     parts: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "regions": (functools.partial(_regions, rules), (states,)),
+        LABELS: (lambda state: region_labels(rules, position_of(state)), (states,)),
         "mobility": (functools.partial(_mobility, rules), (states,)),
         "legal_actions": (functools.partial(play.legal_actions, rules, actions), (states,)),
         "random_action": (pick, (states, numbers)),
         "step": (functools.partial(play.step, rules, actions), (states, chosen)),
     }
     programs = {part: functools.partial(jax.jit(jax.vmap(run)), *given) for part, (run, given) in parts.items()}
-    for part, timing in time_interleaved(programs, repetitions=15).items():
+    timings = time_interleaved(programs, repetitions=15)
+    labels = timings.pop(LABELS)
+    for part, timing in timings.items():
         row = f"ringrift/{part}/{name}/{NUM_GAMES}"
-        yield Measurement(row, NUM_GAMES / timing.seconds, "boards/s", timing.spread)
+        if part == "regions":
+            note = "reference: labels of connected cells of each colour, and no claims"
+            yield comparison_row(row, {"ours": timing, "theirs": labels}, NUM_GAMES, "boards/s", note)
+        else:
+            yield Measurement(row, NUM_GAMES / timing.seconds, "boards/s", timing.spread)
 
 
 def _rules(name: str) -> Rules:

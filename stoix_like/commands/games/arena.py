@@ -16,7 +16,7 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.messages import print_to_stderr, reported_if_slow
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.storage.atomic import write_output_json
@@ -35,7 +35,8 @@ def main(argv: list[str]) -> int:
     texts = [spec.text for spec in specs]
     game, contestants = load_contestants([*texts, arguments.second], arguments.game, arguments.checkpoint)
     *firsts, second = contestants
-    openings = book(game, arguments.opening_plies, arguments.openings)
+    with reported_if_slow(f"making openings of {game.name}", print_to_stderr):
+        openings = book(game, arguments.opening_plies, arguments.openings)
     first_line = f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}"
     print("\n".join([first_line, *tables.origin_lines([firsts[0], second])]), flush=True)
     rows = match.play_each(game, firsts, second, openings, arguments.seed, print_to_stderr)

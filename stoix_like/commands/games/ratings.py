@@ -17,7 +17,7 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.messages import print_to_stderr, reported_if_slow
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.storage.atomic import write_output_json
@@ -51,7 +51,8 @@ def main(argv: list[str]) -> int:
         check_format(arguments.out)
     simulations = 0 if arguments.network else arguments.simulations
     game, members = league.members_of(arguments.runs, anchors, simulations)
-    openings = book(game, arguments.opening_plies, arguments.openings)
+    with reported_if_slow(f"making openings of {game.name}", print_to_stderr):
+        openings = book(game, arguments.opening_plies, arguments.openings)
     print(f"{game.name}: {len(members)} players, {tables.book_text(openings)} a match", flush=True)
     played = league.play_league(game, members, openings, arguments.seed, print_to_stderr)
     print("\n".join(tables.rating_table(played.table)))

@@ -4,7 +4,10 @@ people. The rules are in `envs.ringrift`."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,10 +25,12 @@ from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, BoardLayout, Picture, Symmetries, Wording
 from stoix_like.types import Array, Observation
 
+T = TypeVar("T")
 MAX_LEGAL = 256  # a placement has at most 192; a crowded board may have more, such as that of tests/…/test_heuristic.py
 SELF_PLAY_PLIES = 256  # random games take 78 to 114 on average (docs/benchmarks/ringrift.md: decisions by games)
 
 
+@functools.cache  # one game a process: so its functions are traced once, and its openings made once
 def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> BoardGame:
     """RingRift with the rules of its authors, as docs/ringrift.md tells them.
 
@@ -40,7 +45,7 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
     rules = make_rules(board_name, num_players, has_swap)
     actions = make_actions(rules)
     cells = cell_symmetries(rules.board)
-    legal = functools.partial(play.legal_actions, rules, actions)
+    legal = _traced_once(functools.partial(play.legal_actions, rules, actions))
     name = board_name + ("_swap" if has_swap else "") + ("" if num_players == 2 else f"_{num_players}p")
     return BoardGame(
         name=name,
@@ -48,24 +53,31 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
         num_actions=actions.total,
         max_plies=max_plies(rules),
         init=functools.partial(play.init, rules),
-        step=functools.partial(play.step, rules, actions),
-        observe=lambda state: Observation(planes(rules, state), legal(state)),
+        step=_traced_once(functools.partial(play.step, rules, actions)),
+        observe=_traced_once(lambda state: Observation(planes(rules, state), legal(state))),
         legal_actions=legal,
         player=_player,
         outcome=lambda state: _by_agent(state, outcome(rules, state)),
         is_over=lambda state: state.ending != NOT_OVER,
         cells=lambda state: _owners(state, as_bools(rules.board, position_of(state).rings.at(0))),
-        preference=functools.partial(preference, rules, actions),
+        preference=_traced_once(functools.partial(preference, rules, actions)),
         layout=_layout(rules, actions),
         symmetries=Symmetries(cells, action_symmetries(rules, actions, cells), is_named_by_first_cell(actions)),
         picture=functools.partial(_picture, rules),
-        random_action=functools.partial(play.random_action, rules, actions),
+        random_action=_traced_once(functools.partial(play.random_action, rules, actions)),
         wording=Wording(
             functools.partial(wording.status, rules), functools.partial(wording.why_illegal, rules, actions)
         ),
         self_play_plies=SELF_PLAY_PLIES,
         max_legal=MAX_LEGAL,
     )
+
+
+def _traced_once(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, of which JAX keeps the trace: these have thousands of operations, and a learner calls them in many
+    places. Inlined, so that the programs are the same."""
+    traced: Callable[..., T] = jax.jit(function, inline=True)
+    return traced
 
 
 def _check_players(board_name: str, num_players: int, has_swap: bool) -> None:

@@ -6,11 +6,13 @@ configure logging themselves.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # signals are handled once the entry is imported, and the configuration takes half of that time
@@ -21,6 +23,7 @@ _OURS = "stoix_like"
 #: through absl, and asyncio logs the errors of the other arrays when they are garbage collected.
 _CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 HEARTBEAT_SECONDS = 10.0
+_QUIET_SECONDS = 2.0
 
 
 class _Process:
@@ -113,3 +116,15 @@ class Heartbeat:
         if time.monotonic() - self._last > self._seconds:
             self._last = time.monotonic()
             self._report(text)
+
+
+@contextlib.contextmanager
+def reported_if_slow(text: str, report: Callable[[str], None], seconds: float = _QUIET_SECONDS) -> Iterator[None]:
+    """Reports what a block is doing if it takes longer than so many seconds, once and from another thread."""
+    timer = threading.Timer(seconds, report, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -13,6 +13,7 @@ from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees
+from stoix_like.runtime.console.messages import print_to_stderr, reported_if_slow
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.runs import inputs
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
@@ -136,7 +137,8 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     meta = store.load_meta(update)
     algorithm = known_algorithm(path, meta.algorithm, "in its versions.json")
     config = config_from_dict(algorithm.config_type, meta.config)
-    built = build(meta.algorithm, config)
+    with reported_if_slow(f"building {meta.task_id} for {path}", print_to_stderr):
+        built = build(meta.algorithm, config)
     inputs.check_bank(built.env.bank_hash, meta, path)
     template = state_template(built.learner, config.training_core.num_seeds).params
     params = store.load_part("params", template, meta.update)  # a running run may have written a newer one
@@ -155,7 +157,8 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
         what = f"the configuration in {path} cannot be used: {error.problems[0]}"
         raise CheckpointError(what, f"use the version of stoix_like that wrote it: {notes.stoix_like}") from error
     config = replace_leaves(config, {"seed": notes.seed, "num_seeds": 1})  # the file has one seed
-    built = build(notes.algorithm, config)
+    with reported_if_slow(f"building {config.environment.task_id} for {path}", print_to_stderr):
+        built = build(notes.algorithm, config)
     template = algorithm.published(state_template(built.learner, 1).params)
     params = algorithm.from_published(parameters.read_arrays(path, template))
     meta = CheckpointMeta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), {})

@@ -106,13 +106,18 @@ class RunSummary:
         alone = [] if network is None else [f"network alone {number_text(network)}"]
         return GAP.join([" ".join([*score, *best]), *alone, *self.named("evaluator", [_FORMAT])]) if score else ""
 
+    def _cut_text(self) -> list[str]:
+        """`75 % of games cut`, where games against themselves have been: nothing is learned from these."""
+        share = self.of("actor").get("truncated", 0.0)
+        return [f"{100 * share:.0f} % of games cut"] if share > 0 else []
+
     def plain_line(self, *, is_training: bool) -> str:
         """One line for pipes and log files; with what was learned and played if the report `is_training`."""
         parts = [f"update {self.update:,}/{self.meta.num_updates:,}"]
         if is_training:
             if math.isfinite(self.steps_per_second):
                 parts.append(f"{self.steps_per_second:,.0f} {self.label('steps_per_second')}")
-            parts += self.named("actor", ["mean_return", _FORMAT])
+            parts += [*self.named("actor", ["mean_return", _FORMAT]), *self._cut_text()]
             parts += [FILLING] if self.is_filling else self.named("trainer", _PLAIN_TRAINER)
         if score := self.score_text():
             parts.append(f"eval {score}")

@@ -14,6 +14,7 @@ from jax.stages import Compiled
 
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import StoixError
+from stoix_like.runtime.console.messages import reported_if_slow
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import Decision, ProcessGroup
@@ -97,7 +98,8 @@ def train(
         if plan.is_finished(last):
             view.note(f"{plan.path} has finished its {last:,} updates; --num-updates N continues to more")
             return TrainResult(DONE, plan.path, last)
-        parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)._replace(is_part=stop is not None)
+        with reported_if_slow(f"building {loaded.config.environment.task_id}", view.note):
+            parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)._replace(is_part=stop is not None)
         request = closing.enter_context(stopping_on_signals(stop))
         started = (_start if plan.resumed else _start_new)(parts, view, request, closing)
         return _conclude(started, _run(started))

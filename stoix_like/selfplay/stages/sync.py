@@ -151,7 +151,9 @@ def _take_own(pipeline: Pipeline, iteration: int, known: KnownShards) -> Iterato
             if source.iteration == iteration:
                 raise DamagedOutputError("selfplay", [source.path], error.what) from error
             facts, number = source.played.facts, len(source.played.outputs)
-            lost = StoredShard(path, source.iteration, facts["games"] // number, facts["positions"] // number)
+            lost = StoredShard(  # an equal share: the manifest has the sums of all its shards
+                path, source.iteration, facts["games"] // number, facts["positions"] // number
+            )
             if not restoring.restore_shard(pipeline, lost, error.what):
                 continue
             arrays = read_arrays(path)

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
+
+from stoix_like.runtime.console.messages import reported_if_slow
 
 SPEAK = """
 import logging, sys
@@ -65,3 +68,17 @@ logging.getLogger("stoix_like.x").debug("b")
 """
     result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert result.stderr.splitlines() == ["mine a", "mine b"]
+
+
+def test_a_slow_block_is_reported_once_and_a_quick_one_is_not():
+    lines, said = [], threading.Event()
+
+    def report(line):
+        lines.append(line)
+        said.set()
+
+    with reported_if_slow("never", report, seconds=600.0):
+        pass
+    with reported_if_slow("building hex8", report, seconds=0.0):
+        assert said.wait(600)
+    assert lines == ["building hex8"]

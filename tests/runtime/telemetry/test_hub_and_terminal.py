@@ -332,3 +332,11 @@ def test_while_a_replay_is_filled_no_time_left_is_told():
     assert ["filling the replay" in line for line in lines] == [True, True, False, False]
     assert ["policy_loss" in line for line in lines] == [False, False, True, True]
     assert [" left" in line for line in lines] == [False, False, True, True]
+
+
+def test_games_that_are_cut_are_told():
+    summary = RunSummary(META)
+    for update, share in ((10, 0.0), (20, 1.0)):
+        summary.add([report(update, "actor", truncated=share), report(update, gradient_steps_sum=0.0)])
+        text = " of games cut · filling the replay"
+        assert (f"100 %{text}" in summary.plain_line(is_training=True)) == (share > 0)
