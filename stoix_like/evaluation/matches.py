@@ -141,9 +141,14 @@ def begin(game: BoardGame, moves: Array | np.ndarray) -> MatchState:
     return MatchState(parts, first, jnp.int32(0))
 
 
+def num_over(game: BoardGame, playing: MatchState) -> Array:
+    """[] int32: how many of the P * M games are over."""
+    return jnp.sum(jnp.concatenate([jax.vmap(game.is_over)(part.state) for part in playing.parts]))
+
+
 def is_finished(game: BoardGame, playing: MatchState) -> Array:
     """[] bool: every game is over."""
-    return jnp.all(jnp.concatenate([jax.vmap(game.is_over)(part.state) for part in playing.parts]))
+    return num_over(game, playing) == sum(len(part.plies) for part in playing.parts)
 
 
 def advance(

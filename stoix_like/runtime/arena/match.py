@@ -34,9 +34,9 @@ class MatchRunner:
     def __init__(self, game: BoardGame, player_a: Player, player_b: Player, book: OpeningBook) -> None:
         def advance(params_a: Params, params_b: Params, playing: Any, key: Key, steps: Any) -> Any:
             playing = matches.advance(game, (player_a, player_b), (params_a, params_b), playing, key, steps)
-            return playing, matches.is_finished(game, playing)
+            return playing, matches.num_over(game, playing)
 
-        self._moves = book.moves
+        self._moves, self._num_players = book.moves, game.num_players
         self._begin = jax.jit(lambda moves: matches.begin(game, moves))
         self._advance = jax.jit(advance, donate_argnums=2)
         self._results = jax.jit(lambda playing: matches.results(game, playing))
@@ -62,15 +62,16 @@ class MatchRunner:
         """
         heartbeat, step = Heartbeat(report), 0
         with reraise_device_errors("the match cannot be played", MEMORY_HINT):
-            playing, is_finished = self._begin(self._moves if moves is None else moves), False
-            while not is_finished and step < self._most_steps:
+            moves = self._moves if moves is None else moves
+            playing, over, num_games = self._begin(moves), 0, len(moves) * self._num_players
+            while over < num_games and step < self._most_steps:
                 steps, began = self._sizer.next_length(self._most_steps - step), time.monotonic()
-                playing, finished = self._advance(params_a, params_b, playing, key, np.int32(steps))
-                jax.block_until_ready(finished)
-                is_finished, before, step = bool(finished), step, int(playing.step)
+                playing, found = self._advance(params_a, params_b, playing, key, np.int32(steps))
+                jax.block_until_ready(found)
+                over, before, step = int(found), step, int(playing.step)
                 if before > 0:  # the first piece is compiled, too
                     self._sizer.record(max(step - before, 1), time.monotonic() - began)
-                heartbeat(f"step {step:,} of at most {self._most_steps:,}")
+                heartbeat(f"{over:,} of {num_games:,} games over, step {step:,}")
                 check()
             results: MatchResults = jax.device_get(self._results(playing))
         return results
