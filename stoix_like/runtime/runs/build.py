@@ -11,7 +11,6 @@ import jax
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
 from stoix_like.algorithms.text import fine_tuning, pretraining, token_state
-from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.config.sections.agent_runs import AgentConfig, FineTuneConfig, LanguageConfig, PretrainConfig
@@ -20,7 +19,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
 from stoix_like.networks.transformer.model import with_policy
 from stoix_like.runtime.console.text import algorithm_title
-from stoix_like.runtime.runs import agents
+from stoix_like.runtime.runs import agents, games
 from stoix_like.runtime.runs.bank_files import with_bank
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 from stoix_like.search.model import SearchConfig
@@ -43,6 +42,7 @@ class Algorithm(NamedTuple):
     from_published: Callable[[Any], Params] = lambda params: params  # parameters that act like the published ones
     # how environment, network and learner are made, if not by `make`: (configuration) -> RunComponents
     build: Callable[[Any], RunComponents] | None = None
+    check: Callable[[Any], None] = lambda _: None  # (configuration) -> ConfigError, before anything is computed
     # arrays that are neither learned nor saved: (configuration) -> {path of the State: host arrays}, see `inputs`
     inputs: Callable[[Any], dict[str, Any]] = lambda _: {}
     steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
@@ -60,17 +60,6 @@ class Algorithm(NamedTuple):
 def _replayed_samples(config: Any) -> int:
     core, section = config.training_core, config.spo
     return int(core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length)
-
-
-def _make_alphazero(env: Environment, network: Network, config: AlphaZeroConfig) -> Learner:
-    return alphazero.make(env.game, network, config)
-
-
-def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environment]:
-    """{"vs_<engine>": the game against it} for the anchors, without the opponent of the main evaluation."""
-    environment, names = config.environment, anchor_names(config.alphazero.anchors)
-    others = [name for name in names if name != engine_name(environment.opponent or tasks.DEFAULT_OPPONENT)]
-    return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}
 
 
 def _make_agent(config: LanguageConfig) -> RunComponents:
@@ -113,7 +102,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "alphazero": Algorithm(
         AlphaZeroConfig,
-        _make_alphazero,
+        games.make_alphazero,
         alphazero.make_hyper,
         samples_per_update=lambda config: int(config.alphazero.max_reuse * steps_per_update(config)),
         network_params=lambda params: params.average,
@@ -121,7 +110,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         template=alphazero_state.params_template,
         published=lambda params: params.average,
         from_published=alphazero_state.from_published,
-        further_envs=_anchor_envs,
+        check=games.check_replay,
+        further_envs=games.anchor_envs,
     ),
     "agent": Algorithm(
         AgentConfig,
@@ -203,6 +193,7 @@ def make_network(env: Environment, config: Any) -> Network:
 def build(algorithm: str, config: Any) -> RunComponents:
     """Environment, network and learner of a run. Of board games, whose openings are made here, a little is computed."""
     row = ALGORITHMS[algorithm]
+    row.check(config)
     if row.build is not None:
         return row.build(config)
     if row.make is None:
