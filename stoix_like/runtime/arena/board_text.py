@@ -173,6 +173,8 @@ def moves_text(game: BoardGame, moves: Sequence[str]) -> str:
 
 
 def legal_names(game: BoardGame, state: Any) -> list[str]:
-    """The names of the legal moves, those without a cell first."""
+    """The names of the legal moves, those without a cell first; none after the end."""
+    if bool(game.is_over(state)):
+        return []
     names = [game.layout.action_names[i] for i in np.flatnonzero(np.asarray(game.legal_actions(state)))]
     return sorted(names, key=lambda name: any(letter.isdigit() for letter in name))

@@ -103,7 +103,7 @@ def _no_contestant(error: NoRunError) -> CheckpointError:
         hint = f"train a run of it: {run}; engines play it without one: {engines}"
         return CheckpointError(f"{text} is a game, and no run has this name", hint)
     train = f"train a run: {command_line('train-alphazero', '--task-id', near or 'connect_four')}"
-    if Path(text).name != text:
+    if Path(text).name != text or text == "latest":
         return CheckpointError(f"no run at {text}{error.near}", error.runs or train)
     guess = error.near if near is None else f"; did you mean '{near}'?"
     play = f"a game alone is played against its heuristic: {command_line('play-board', near or 'connect_four')}"
