@@ -111,7 +111,7 @@ def help_lines(game: BoardGame) -> list[str]:
 
 def parse_move(game: BoardGame, state: Any, text: str) -> tuple[int | None, str]:
     """(the legal action that a person wrote, or None; why there is none, else an empty text)."""
-    names = [name.lower() for name in game.layout.action_names]
+    names, text = [name.lower() for name in game.layout.action_names], " ".join(text.split())
     legal = np.asarray(game.legal_actions(state))
     if text.lower() not in names:
         parts = _moves_without_commas(text.lower(), names) if has_spaces(game) else []

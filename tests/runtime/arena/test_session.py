@@ -105,6 +105,11 @@ def test_a_forgotten_comma_is_named(text, parts):
     assert parts in why
 
 
+def test_spaces_within_a_move_are_read_as_one():
+    game = make_game("hex8")
+    assert parse_move(game, game.init(), "place  2   c3")[0] == game.layout.action_names.index("place 2 c3")
+
+
 def test_moves_with_spaces_may_be_entered_with_commas():
     names = tuple(f"put {name}" for name in GAME.layout.action_names)
     spaced = GAME._replace(layout=GAME.layout._replace(action_names=names))
