@@ -60,6 +60,14 @@ class CheckpointError(StoixError):
     exit_code = 4
 
 
+class NoRunError(CheckpointError):
+    """No run is at the place or of the name `text`. `near` asks for a run of a similar name, and `runs` lists some."""
+
+    def __init__(self, text: str, near: str, runs: str, hint: str) -> None:
+        super().__init__(f"no run at {text}{near}", runs or hint)
+        self.text, self.near, self.runs = text, near, runs
+
+
 class MissingExtraError(StoixError):
     """An optional dependency that is not installed. Exit code 5."""
 

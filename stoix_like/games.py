@@ -69,6 +69,9 @@ class Wording(NamedTuple):
 
     status: Callable[[GameState, Sequence[str]], str]  # what stands beside the board, by the names of the players
     why_illegal: Callable[[GameState, int], str]  # why an action is not legal here
+    moves: Sequence[tuple[str, str]] = ()  # (an example, what it does) of each kind of move, where a cell is not enough
+    holdings: Callable[[GameState], Sequence[str]] | None = None  # what each player has beside the board, [P]
+    result: Callable[[GameState], str] | None = None  # of a game that is over: by what it was decided
 
 
 class BoardGame(NamedTuple):

@@ -78,7 +78,7 @@ def test_anchors_have_one_spelling():
 
 
 def test_alphazero_plays_board_games_alone():
-    with pytest.raises(ConfigError, match="AlphaZero plays board games, not othelo; did you mean 'othello'"):
+    with pytest.raises(ConfigError, match=r"board games, not othelo; did you mean 'othello'\? choose one of"):
         sl.alphazero_config(task_id="othelo")
     env = sl.make_env("probe/action_reward")
     with pytest.raises(ConfigError, match="AlphaZero plays board games against itself, and probe/action_reward is"):

@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from support.asserts import refused
 
+from stoix_like.commands.machine.envs import list_games
 from stoix_like.config.checks import board_games as names
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
@@ -60,6 +62,25 @@ def test_other_tasks_are_no_games(text):
 def test_players_that_a_game_does_not_have(text, said):
     with pytest.raises(ConfigError, match=said):
         names.parse_game(text)
+
+
+def test_the_hint_writes_a_game_as_it_may_be_written():
+    with refused(ConfigError, hint="write hex8, hex8:3 or hex8:4"):
+        names.parse_game("hex8:5")
+    with refused(ConfigError, hint="write othello or othello_2p"):
+        names.parse_game("othello:3")
+
+
+def test_the_list_of_tasks_says_how_many_can_play():
+    found = list_games()
+    assert found["hex8"].startswith("board game of 2 to 4 players (hex8:3), ")
+    assert found["hex8"].endswith(" plies for 2")
+    assert found["connect_four"] == "board game of 2 players, 7 actions, at most 42 plies"
+
+
+def test_the_nearest_game_is_found_by_its_name_alone():
+    assert names.nearest_game("hex9:3") == "hex8"
+    assert names.nearest_game("something") is None
 
 
 def test_a_maker_of_another_number_of_players_is_refused(monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import stoix_like
-from stoix_like.config.checks.board_games import GAMES
+from stoix_like.config.checks.board_games import GAMES, players_text
 from stoix_like.config.sections.runs import EnvironmentConfig, HardwareConfig
 from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser
@@ -78,13 +78,16 @@ def list_tasks() -> dict[str, str]:
 
 
 def list_games() -> dict[str, str]:
-    """{board game: its line}, such as `board game of 2 players, 7 actions, at most 42 plies`."""
+    """{board game: its line}, such as `board game of 2 players, 7 actions, at most 42 plies`. Of a game for several
+    numbers of players the sizes are those for the fewest."""
     from stoix_like.envs.boards.registry import make_game
 
     found = {}
     for game in map(make_game, GAMES):
-        sizes = f"{game.num_actions} actions, at most {game.max_plies} plies"
-        found[game.name] = f"board game of {game.num_players} players, {sizes}"
+        more = GAMES[game.name][1:]
+        spelling, of_fewest = (f" ({game.name}:{more[0]})", f" for {game.num_players}") if more else ("", "")
+        sizes = f"{game.num_actions} actions, at most {game.max_plies} plies{of_fewest}"
+        found[game.name] = f"board game of {players_text(game.name)}{spelling}, {sizes}"
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from stoix_like.config.checks.board_games import GAMES, is_game
 from stoix_like.config.checks.engines import parse_engine
 from stoix_like.config.checks.replay_sizes import num_logical_shards
-from stoix_like.config.checks.values import nearest
+from stoix_like.config.checks.values import nearest_and
 from stoix_like.errors import ConfigError
 
 
@@ -43,8 +43,8 @@ def alphazero_problems(config: Any) -> list[str]:
     name, size = "alphazero.replay_buffer_size", section.replay_buffer_size
     problems = engine_problems("alphazero.anchors", anchor_names(section.anchors))
     if not is_game(task := config.environment.task_id):
-        games = f"choose one of {', '.join(GAMES)}"
-        problems.append(f"environment.task_id: AlphaZero plays board games, not {task}{nearest(task, GAMES)}; {games}")
+        further = nearest_and(task, GAMES, f"choose one of {', '.join(GAMES)}")
+        problems.append(f"environment.task_id: AlphaZero plays board games, not {task}{further}")
     if size < section.batch_size:
         problems.append(f"{name}: {size:,} is less than batch_size = {section.batch_size:,}; use more")
     played = num_games * config.training_core.rollout_length

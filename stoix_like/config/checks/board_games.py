@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from stoix_like.config.checks.values import nearest
+from stoix_like.config.checks.values import nearest, nearest_word
 from stoix_like.errors import ConfigError, StoixError, UnsupportedEnvironmentError
 
 #: The numbers of players of each game; a name without a number means the first.
@@ -46,11 +46,22 @@ def parse_game(text: str) -> tuple[str, int]:
         what = f"unknown game '{text}'{nearest(name.lower(), GAMES | COMING)}"
         raise UnsupportedEnvironmentError(what, f"known games: {', '.join(GAMES)}")
     if num_players is not None and num_players not in players:
-        counts = f"{players[0]} players" if len(players) == 1 else f"{players[0]} to {players[-1]} players"
-        raise ConfigError(f"'{text}': {name} is a game of {counts}", f"write {name} or {game_key(name, players[0])}")
+        raise ConfigError(f"'{text}': {name} is a game of {players_text(name)}", f"write {_spellings(name, players)}")
     if name in COMING:
         raise UnsupportedEnvironmentError(f"{name} is not available yet", f"known games: {', '.join(GAMES)}")
     return name, num_players or players[0]
+
+
+def players_text(name: str) -> str:
+    """`2 players`, or `2 to 4 players` of a game for several numbers of them."""
+    players = (GAMES | COMING)[name]
+    return f"{players[0]} players" if len(players) == 1 else f"{players[0]} to {players[-1]} players"
+
+
+def nearest_game(text: str) -> str | None:
+    """The name that is nearest to a text which names no game, with any number of players; None if none is near."""
+    name, _ = _split(text)
+    return nearest_word(name.lower(), GAMES)
 
 
 def canonical_name(text: str) -> str:
@@ -65,6 +76,14 @@ def canonical_name(text: str) -> str:
 def game_key(name: str, num_players: int) -> str:
     """The one way that folders and tables write a game: `connect_four_2p`."""
     return f"{name}_{num_players}p"
+
+
+def _spellings(name: str, players: tuple[int, ...]) -> str:
+    """What a game may be called: `hex8, hex8:3 or hex8:4`."""
+    if len(players) == 1:
+        return f"{name} or {game_key(name, players[0])}"
+    *first, last = [name, *(f"{name}:{number}" for number in players[1:])]
+    return f"{', '.join(first)} or {last}"
 
 
 def _split(text: str) -> tuple[str, int | None]:

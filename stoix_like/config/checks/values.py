@@ -16,10 +16,23 @@ LARGEST_WHOLE = 2**31 - 1  # sizes and counters are int32 on the device
 LARGEST_NUMBER = (2 - 2**-23) * 2.0**127  # the largest float32; larger values are infinite on the device
 
 
+_NEAR = 0.65  # a likeness, from 0 to 1
+
+
+def nearest_word(word: str, known: Collection[str]) -> str | None:
+    """The nearest known word; None if none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=_NEAR)), None)
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.65)
-    return f"; did you mean '{match[0]}'?" if match else ""
+    match = nearest_word(word, known)
+    return f"; did you mean '{match}'?" if match else ""
+
+
+def nearest_and(word: str, known: Collection[str], further: str) -> str:
+    """`nearest` and a further sentence: after the mark of the question if there is one, else after a semicolon."""
+    return f"{nearest(word, known) or ';'} {further}"
 
 
 def type_name(annotation: Any) -> str:

@@ -65,9 +65,7 @@ def make_ringrift(board_name: str, num_players: int, has_swap: bool = False) -> 
         symmetries=Symmetries(cells, action_symmetries(rules, actions, cells), is_named_by_first_cell(actions)),
         picture=functools.partial(_picture, rules),
         random_action=_traced_once(functools.partial(play.random_action, rules, actions)),
-        wording=Wording(
-            functools.partial(wording.status, rules), functools.partial(wording.why_illegal, rules, actions)
-        ),
+        wording=_wording(rules, actions),
         self_play_plies=SELF_PLAY_PLIES,
         max_legal=MAX_LEGAL,
     )
@@ -80,6 +78,16 @@ def _traced_once(function: Callable[..., T]) -> Callable[..., T]:
     return traced
 
 
+def _wording(rules: Rules, actions: Actions) -> Wording:
+    return Wording(
+        status=functools.partial(wording.status, rules),
+        why_illegal=functools.partial(wording.why_illegal, rules, actions),
+        moves=wording.MOVES + (wording.SWAPS if rules.has_swap else ()),
+        holdings=functools.partial(wording.holdings, rules),
+        result=functools.partial(wording.result, rules),
+    )
+
+
 def _check_players(board_name: str, num_players: int, has_swap: bool) -> None:
     if num_players not in (2, 3, 4) or (has_swap and num_players != 2):
         what = f"{board_name}: {num_players} players{' who may swap' if has_swap else ''}"
@@ -90,10 +98,21 @@ def max_plies(rules: Rules) -> int:
     """A bound of the decisions in a game, far above what games take.
 
     S = markers + collapsed cells + eliminated rings never falls. Markers and collapsed cells lie on different cells, so
-    S is at most C and all rings. Each move, segment of a capture, forced elimination, paid line, paid recovery and
-    paid region raises it. What is free, a part of a longer line, collapses L cells: at most C / L times. Between two
-    of these actions of progress each of P players makes at most two decisions that change none of this (a placement or
-    its skip, and another skip), and each has a payment and a choice of its own.
+    S is at most C and all rings. Each move, each segment of a capture and each payment raises it. What is free, a part
+    of a longer line or a whole one that nobody can pay for, collapses L cells: at most C / L times. These are the
+    actions of progress. All others are placements, skips, a swap, slides and strikes of markers, and choices of a line
+    or region that is then paid for. Before an action of progress there are at most 2 P + 1 of them:
+
+    - 2 in the turn of the last progress: a skip of the capture, then one of the regions.
+    - 2 in each whole turn without progress: a skip of the placement, then one of the recovery. Who controls a stack
+      makes progress, and so does who must place. If there is a stack somebody controls one, and if there is none nobody
+      can skip a placement. So at most P - 1 of these turns follow each other.
+    - 3 in the turn of the next progress: a skip of the placement, a slide and the choice of the line that it completes,
+      which a buried ring pays for. Then another player controls a stack, so there were only P - 2 turns before. After
+      P - 1 of them there is 1: a placement or its skip, a region, or its skip and a forced elimination.
+
+    The swap stands before the placement of the second turn, and the first turn has progress. With the progress itself
+    this makes 2 P + 2 decisions. After the last progress 2 P are left by the same count, fewer than the free + 1 added.
     """
     board, players = rules.board, rules.num_players
     most = board.num_cells + RINGS_PER_PLAYER * players

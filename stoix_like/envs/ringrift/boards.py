@@ -12,10 +12,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from stoix_like.errors import ConfigError
+
 WORD = 32  # bits
 RINGS_PER_PLAYER = 18
+BOARDS = ("square8", "hex8")
 MAX_PLACED = 3  # rings that may be put on an empty cell at once
-#: The fourth axis of hexagons: eight directions are computed side by side twice as fast as six.
+#: The fourth axis of hexagons, which leads nowhere: eight directions are computed side by side twice as fast as six.
 NOWHERE = (0, 0)
 
 
@@ -36,7 +39,7 @@ class Board(NamedTuple):
 
     @property
     def num_axes(self) -> int:
-        """Directions of lines: half of those of moves."""
+        """Directions of lines, half of those of moves: 4. On hexagons the last one is `NOWHERE`, which has no lines."""
         return len(self.directions) // 2
 
     @property
@@ -89,7 +92,9 @@ def territory_victory(board: Board, num_players: int) -> int:
 
 @functools.cache
 def make_board(name: str) -> Board:
-    """`square8` or `hex8`."""
+    """`square8` or `hex8`. Raises ConfigError for another name."""
+    if name not in BOARDS:
+        raise ConfigError(f"no board of RingRift is called '{name}'", f"boards: {', '.join(BOARDS)}")
     if name == "square8":
         places = [(column, row) for row in range(8) for column in range(8)]
         ahead = ((1, 0), (-1, 1), (0, 1), (1, 1))

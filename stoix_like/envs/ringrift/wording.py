@@ -13,6 +13,18 @@ from stoix_like.envs.ringrift.state import RingRiftState, Rules
 from stoix_like.types import Array
 
 _AXES = {"square": ("right", "down left", "down", "down right"), "hex": ("right", "down left", "down right")}
+#: (an example, what it does) of each kind of move.
+MOVES = (
+    ("place 2 c3", "place one, two or three rings"),
+    ("c3 to c5", "move a stack, capture with it, or recover with a marker"),
+    ("line c3 right", "collapse a whole line that begins at c3"),
+    ("part c3 right", "collapse a part of a longer line, from c3 on"),
+    ("region c3 of 1", "claim the region with the first cell c3 that markers of the first player bound"),
+    ("region c3", "claim a region that no markers bound"),
+    ("pay e4", "pay with the stack on e4"),
+    ("skip", "decline"),
+)
+SWAPS = (("swap", "exchange the colours, at the second player's first placement"),)
 #: What is decided in each phase.
 _ASKS = {
     phases.PLACEMENT: "rings are placed now",
@@ -24,6 +36,16 @@ _ASKS = {
     phases.TERRITORY: "a region may be claimed now",
     phases.TERRITORY_PAYMENT: "a cap is paid for the region now",
     phases.FORCED_ELIMINATION: "a cap is given up now, as nothing else could be done",
+    phases.OVER: "the game is over",
+}
+#: What must be done in each phase that cannot be skipped now.
+_MUSTS = {
+    phases.PLACEMENT: "rings must be placed: no stack of the mover could move, and it may not recover",
+    phases.MOVEMENT: "a stack must be moved",
+    phases.LINE: "a line must be collapsed",
+    phases.LINE_PAYMENT: "a ring must be paid for the line",
+    phases.TERRITORY_PAYMENT: "a cap must be paid for the region",
+    phases.FORCED_ELIMINATION: "a cap must be given up, as nothing else could be done",
 }
 #: What is said of the only stack that may act.
 _ONLY_IT = {
@@ -38,7 +60,6 @@ _PHASES_OF = {
     SEGMENT: (phases.LINE,),
     REGION: (phases.TERRITORY,),
     PAY: (phases.LINE_PAYMENT, phases.TERRITORY_PAYMENT, phases.FORCED_ELIMINATION),
-    SKIP: (phases.PLACEMENT, phases.MOVEMENT, phases.CAPTURE, phases.TERRITORY),
     SWAP: (phases.PLACEMENT,),
 }
 
@@ -70,17 +91,19 @@ def _action_name(rules: Rules, actions: Actions, action: int) -> str:
 
 def status(rules: Rules, state: RingRiftState, names: Sequence[str]) -> str:
     """What is decided now, and what each player has, by the names of the players."""
-    swapped = bool(state.is_swapped)
-    lines = [] if int(state.phase) == phases.OVER else [_asked(rules, state)]
+    asked = [] if int(state.phase) == phases.OVER else [_asked(rules, state)]
+    players = zip(names[: rules.num_players], holdings(rules, state), strict=True)
+    return "\n".join([*asked, *(f"{name}: {has}" for name, has in players)])
+
+
+def holdings(rules: Rules, state: RingRiftState) -> list[str]:
+    """[P] what each player has beside its stacks and markers."""
     territory = _on_cells(rules, state.collapsed).sum(axis=1)
-    for player, name in enumerate(names[: rules.num_players]):
-        colour = player ^ swapped
-        hand, eliminated = int(state.hand[colour]), int(state.eliminated[colour])
-        lines.append(
-            f"{name}: {hand} in hand, {eliminated} of {rules.ring_victory} eliminated, "
-            f"{territory[colour]} of {rules.territory_victory} territory"
-        )
-    return "\n".join(lines)
+    return [
+        f"{int(state.hand[colour])} in hand, {int(state.eliminated[colour])} of {rules.ring_victory} eliminated, "
+        f"{territory[colour]} of {rules.territory_victory} territory"
+        for colour in (player ^ bool(state.is_swapped) for player in range(rules.num_players))
+    ]
 
 
 def _asked(rules: Rules, state: RingRiftState) -> str:
@@ -90,9 +113,51 @@ def _asked(rules: Rules, state: RingRiftState) -> str:
     return "a marker slides now, to recover a ring" if recovers else _ASKS[phase]
 
 
+def _must(rules: Rules, state: RingRiftState) -> str:
+    """What must be done now, where nothing may be skipped."""
+    focus, phase = np.flatnonzero(_on_cells(rules, state.focus)), int(state.phase)
+    if len(focus) and phase in _ONLY_IT:
+        return f"the stack at {cell_name(rules.board, int(focus[0]))} {_ONLY_IT[phase]}"
+    return _MUSTS.get(phase, _ASKS[phase])
+
+
+def result(rules: Rules, state: RingRiftState) -> str:
+    """By what a game that is over was decided."""
+    winner, ending = int(state.winner), int(state.ending)
+    if ending == phases.BY_RINGS:
+        return f"by rings ({int(state.eliminated[winner])} eliminated, {rules.ring_victory} win)"
+    if ending == phases.BY_TERRITORY:
+        cells = _on_cells(rules, state.collapsed).sum(axis=1)
+        rest = int(cells.sum() - cells[winner])
+        return f"by territory ({cells[winner]} cells, {rules.territory_victory} win, and all others have {rest})"
+    if ending == phases.ONLY_OWNER:
+        return "as the only owner (nobody else has a ring, in hand or on the board)"
+    if ending == phases.LAST_PLAYER:
+        return "as the last player standing (for three rounds nobody else could place, move or capture)"
+    return f"by stalemate (there is no stack, nobody can place, and {_decided_stalemate(rules, state)})"
+
+
+def _decided_stalemate(rules: Rules, state: RingRiftState) -> str:
+    """What distinguished the winner where nobody could go on; compare `endings._best_of_stuck`."""
+    winner = int(state.winner)
+    counts = {
+        "territory": _on_cells(rules, state.collapsed).sum(axis=1),
+        "rings, those in hand included,": np.asarray(state.eliminated).astype(int) + np.asarray(state.hand),
+        "markers": _on_cells(rules, state.markers).sum(axis=1),
+    }
+    best = np.ones(rules.num_players, bool)
+    for name, count in counts.items():
+        best &= count == count[best].max()
+        if best.sum() == 1:
+            return f"{name} decided"
+    return "the best are equal" + (", so the turn that ended decided" if winner >= 0 else "")
+
+
 def why_illegal(rules: Rules, actions: Actions, state: RingRiftState, action: int) -> str:
     """Why an action is not legal in a state."""
     kind, phase = int(actions.kind[action]), int(state.phase)
+    if kind == SKIP:
+        return _must(rules, state)
     if phase not in _PHASES_OF[kind]:
         return _asked(rules, state)
     if kind == PLACE:
@@ -104,7 +169,6 @@ def why_illegal(rules: Rules, actions: Actions, state: RingRiftState, action: in
         SEGMENT: "no part of a longer line of the mover begins there in this direction",
         REGION: "no region that the mover may claim begins there, its first cell in the order of rows",
         PAY: f"nothing at {cell_name(rules.board, int(actions.start[action]))} can pay",
-        SKIP: "there is something that must be done",
         SWAP: "only the second player may swap, in its first placement",
     }[kind]
 

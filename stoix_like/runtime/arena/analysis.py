@@ -10,6 +10,7 @@ import numpy as np
 
 from stoix_like.config.checks.engines import parse_engine
 from stoix_like.games import BoardGame, GameState
+from stoix_like.runtime.arena.board_text import moves_text
 from stoix_like.runtime.arena.contestants import ContestantSpec
 from stoix_like.runtime.console.text import DASH, aligned
 from stoix_like.runtime.runs.saved import SavedRun
@@ -68,7 +69,7 @@ def _of_run(game: BoardGame, run: SavedRun, num_simulations: int | None) -> Anal
                 legal,
                 {"policy": prior, "improved": found.action_weights[0], "visits": found.visits[0], "value": values},
             ),
-            f"best line: {' '.join(moves)}",
+            f"best line: {moves_text(game, moves)}",
         ]
 
     return analyze

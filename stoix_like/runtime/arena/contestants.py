@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoix_like.config.checks.board_games import parse_game
+from stoix_like.config.checks.board_games import is_game, nearest_game, parse_game
 from stoix_like.config.checks.engines import MOST_SIMULATIONS, parse_engine
 from stoix_like.config.checks.values import nearest
-from stoix_like.errors import ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, NoRunError
 from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.spelling import command_line
 
 if TYPE_CHECKING:
     from stoix_like.games import BoardGame, Player
@@ -83,6 +85,44 @@ def parse_contestant(text: str) -> ContestantSpec:
     return ContestantSpec(text, text)
 
 
+@contextlib.contextmanager
+def naming_games() -> Iterator[None]:
+    """Says of a run that is not there that no game has the name either, and what to write instead."""
+    try:
+        yield
+    except NoRunError as error:
+        raise _no_contestant(error) from error
+
+
+def _no_contestant(error: NoRunError) -> CheckpointError:
+    text, near = error.text, nearest_game(error.text)
+    if is_game(text):
+        parse_game(text)  # raises for one that cannot be played
+        run = command_line("train-alphazero", "--task-id", text)
+        engines = command_line("arena", "heuristic", "random", "--game", text)
+        hint = f"train a run of it: {run}; engines play it without one: {engines}"
+        return CheckpointError(f"{text} is a game, and no run has this name", hint)
+    train = f"train a run: {command_line('train-alphazero', '--task-id', near or 'connect_four')}"
+    if Path(text).name != text or text == "latest":
+        return CheckpointError(f"no run at {text}{error.near}", error.runs or train)
+    guess = error.near if near is None else f"; did you mean '{near}'?"
+    play = f"a game alone is played against its heuristic: {command_line('play-board', near or 'connect_four')}"
+    return CheckpointError(f"no run at {text}, and no game has this name{guess}", f"{play}; {error.runs or train}")
+
+
+def load_run_of(spec: ContestantSpec, checkpoint: str) -> SavedRun | None:
+    """The run of a contestant; None of an engine.
+
+    Raises CheckpointError if there is no such run or checkpoint.
+    """
+    from stoix_like.runtime.runs.saved import load_run
+
+    if spec.run is None:
+        return None
+    with naming_games():
+        return load_run(spec.run, checkpoint)
+
+
 def common_game(specs: list[ContestantSpec], runs: list[SavedRun | None], given: str | None) -> BoardGame:
     """The game of a contest: that of its runs, or `given` by name.
 
@@ -99,11 +139,13 @@ def common_game(specs: list[ContestantSpec], runs: list[SavedRun | None], given:
             what = f"{spec.text} is a run of {run.env.task_id}, which is no board game"
             raise ConfigError(what, "name runs of board games")
         games[run.env.game.name] = run.env.game
+    of_runs = set(games)
     if given is not None:
         game = make_game(given)
         games[game.name] = game
     if len(games) > 1:
-        raise ConfigError(f"the contestants play different games: {', '.join(sorted(games))}", "name runs of one game")
+        hint = f"leave out --game: a run plays {next(iter(of_runs))}" if len(of_runs) == 1 else "name runs of one game"
+        raise ConfigError(f"the contestants play different games: {', '.join(sorted(games))}", hint)
     if not games:
         raise ConfigError("engines play any game, and none is given", "--game connect_four, or name a run")
     return next(iter(games.values()))
@@ -179,9 +221,7 @@ def load_contestants(
     specs = [parse_contestant(text) for text in texts]
     if game_name is not None:
         parse_game(game_name)  # raises with the nearest name, before anything is loaded
-    from stoix_like.runtime.runs.saved import load_run
-
-    runs = [None if spec.run is None else load_run(spec.run, checkpoint) for spec in specs]
+    runs = [load_run_of(spec, checkpoint) for spec in specs]
     game = common_game(specs, runs, game_name)
     contestants = [load_contestant(spec, game, run) for spec, run in zip(specs, runs, strict=True)]
     for note in seed_notes(runs):

@@ -16,7 +16,14 @@ from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.evaluation.ratings import RatingTable
 from stoix_like.games import BoardGame
-from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, common_game, load_contestant, seed_notes
+from stoix_like.runtime.arena.contestants import (
+    Contestant,
+    ContestantSpec,
+    common_game,
+    load_contestant,
+    naming_games,
+    seed_notes,
+)
 from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.runs.find import checkpoint_updates, find_runs
@@ -64,7 +71,8 @@ def members_of(
         ConfigError: runs of different games, or of no board game.
         CheckpointError: no such run, or a damaged checkpoint.
     """
-    paths = find_runs(runs)
+    with naming_games():
+        paths = find_runs(runs)
     names = _distinct_names(paths)
     saved = [(path, _checkpoints(path)) for path in paths]
     specs = [ContestantSpec(str(path), str(path), num_simulations) for path in paths]

@@ -10,10 +10,21 @@ import numpy as np
 
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena.analysis import Analyze
-from stoix_like.runtime.arena.board_text import MARKS, board_text, legal_names, legal_text, parse_move, status_text
+from stoix_like.runtime.arena.board_text import (
+    MARKS,
+    board_text,
+    has_spaces,
+    help_lines,
+    legal_names,
+    legal_text,
+    parse_move,
+    split_moves,
+    status_text,
+)
 from stoix_like.runtime.arena.contestants import Contestant
 
 HELP = "a move such as {move}, or: undo, moves, analyze, quit"
+HELP_AT_THE_END = "the game is over; write undo or quit"
 
 
 class HistoryEntry(NamedTuple):
@@ -76,19 +87,28 @@ class BoardSession:
         if text.lower() in commands:
             return commands[text.lower()]()
         if text.lower() in ("help", "?", ""):
-            return [HELP.format(move=self._example())]
+            return self._help()
         if self.is_over:
             return [f"the game is over: {status_text(self.game, self.state)}; undo, or quit"]
-        action, why = parse_move(self.game, self.state, text)
-        if action is None:
-            return [why]
-        self._play(action)
-        return [*self._answer(), self.drawing()]
+        return self._enter_moves(split_moves(self.game, text) if has_spaces(self.game) else [text])
 
-    def _example(self) -> str:
-        """The name of a move, of a legal one while the game goes on."""
-        names = legal_names(self.game, self.state) or self.game.layout.action_names
-        return names[len(names) // 2]
+    def _enter_moves(self, moves: list[str]) -> list[str]:
+        """Plays the person's moves, one after the other, with the answers between; up to one that is not legal."""
+        lines: list[str] = []
+        for number, move in enumerate(moves):
+            action, why = parse_move(self.game, self.state, move)
+            if action is None:
+                return [*lines, self.drawing(), why] if number else [why]
+            self._play(action)
+            lines += self._answer()
+            if self.is_over:
+                break
+        return [*lines, self.drawing()]
+
+    def _help(self) -> list[str]:
+        names = legal_names(self.game, self.state)
+        first = HELP.format(move=names[len(names) // 2]) if names else HELP_AT_THE_END
+        return [first, *help_lines(self.game)]
 
     def drawing(self) -> str:
         """The board and what is next."""

@@ -17,6 +17,7 @@ _STONE, _MARKER, _NEW = 0.38, 0.2, 0.2  # radii, of a cell
 _PILE_WIDTH, _PILE_HEIGHT = 0.34, 0.84  # of a stack of rings, half and at most, of a cell
 _RING_HEIGHT = 0.16  # at most, of a cell
 _GROUND = 0.35  # how much of the owner's colour a collapsed cell has
+_NOTE = 20  # pixels, the height of a line below the board
 _NAME = 0.45  # how far below the centre of a cell its name stands, of a cell
 
 Point = tuple[float, float]
@@ -40,13 +41,22 @@ class Label(NamedTuple):
     colour: str
 
 
+class Note(NamedTuple):
+    """A line of text below the board, which begins at the left of a point at half its height, after a player's mark."""
+
+    point: Point
+    text: str
+    mark: Shape
+
+
 class Drawing(NamedTuple):
-    """The shapes of a position, the first ones below, texts above them, and the size of the picture."""
+    """The shapes of a position, the first ones below, texts above them, and the size of the picture with its notes."""
 
     shapes: list[Shape]
     labels: list[Label]
     width: int
     height: int
+    notes: Sequence[Note] = ()
 
 
 def drawing(
@@ -58,7 +68,8 @@ def drawing(
 ) -> Drawing:
     """A position; with the state before it the cells that were empty and are taken now are marked.
 
-    `names` [C] are written on the cells. If cells are `shown`, these alone are drawn, in a picture of their size.
+    `names` [C] are written on the cells. If cells are `shown`, these alone are drawn, in a picture of their size. Of a
+    whole board without names notes below say what the players have beside it.
     """
     chosen = np.arange(game.layout.num_cells) if shown is None else np.asarray(shown)
     centres, (width, height) = cell_centres(game, chosen)
@@ -73,7 +84,8 @@ def drawing(
         cells, pieces = _stacks(game, state, chosen, centres)
     marks = [_new_mark(centre) for centre, marked in zip(centres, is_new[chosen], strict=True) if marked]
     labels = [] if names is None else _labels([names[cell] for cell in chosen.tolist()], cells, centres)
-    return Drawing(cells + pieces + marks, labels, width, height)
+    notes = _notes(game, state, height) if names is None and shown is None else []
+    return Drawing(cells + pieces + marks, labels, width, height + len(notes) * _NOTE, notes)
 
 
 def cell_centres(game: BoardGame, shown: np.ndarray | None = None) -> tuple[list[Point], tuple[int, int]]:
@@ -118,6 +130,20 @@ def _labels(names: Sequence[str], cells: list[Shape], centres: list[Point]) -> l
         Label((x, y + _NAME * CELL), name, TEXT if cell.fill == EMPTY else EMPTY)
         for name, cell, (x, y) in zip(names, cells, centres, strict=True)
     ]
+
+
+def _notes(game: BoardGame, state: Any, top: int) -> list[Note]:
+    """A line for each player of a game in which players have something beside the board, with a ring of its colour."""
+    if game.wording is None or game.wording.holdings is None:
+        return []
+    found = []
+    for player, text in enumerate(game.wording.holdings(state)):
+        left, middle = _NOTE / 2, top + (player + 0.5) * _NOTE
+        right, half = left + 2 * _PILE_WIDTH * CELL, _RING_HEIGHT * CELL / 2
+        corners = ((left, middle - half), (right, middle - half), (right, middle + half), (left, middle + half))
+        mark = Shape("polygon", corners, COLOURS[player % len(COLOURS)], LINE)
+        found.append(Note((right + _NOTE / 2, middle), text, mark))
+    return found
 
 
 def _stacks(game: BoardGame, state: Any, shown: np.ndarray, centres: list[Point]) -> tuple[list[Shape], list[Shape]]:

@@ -10,11 +10,11 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from stoix_like.games import BoardGame
-from stoix_like.runtime.figures.board_shapes import EMPTY, TEXT, Drawing, Label, Shape, drawing
+from stoix_like.runtime.figures.board_shapes import EMPTY, TEXT, Drawing, Label, Note, Shape, drawing
 
 _SCALE = 2  # drawn larger and reduced, so that edges are smooth
 _MARGIN = 28
-_NAME_SIZE = 9  # pixels
+_NAME_SIZE, _NOTE_SIZE, _CAPTION_SIZE = 9, 13, 16  # pixels
 _MILLISECONDS, _LAST_MILLISECONDS = 450, 2500
 
 
@@ -33,7 +33,7 @@ def board_svg(
     drawn = drawing(game, state, names=names, shown=shown)
     size = f'width="{drawn.width}" height="{drawn.height}" viewBox="0 0 {drawn.width} {drawn.height}"'
     ground = f'<rect width="100%" height="100%" fill="{EMPTY}"/>'
-    lines = [ground, *map(_svg_shape, drawn.shapes), *_svg_labels(drawn.labels)]
+    lines = [ground, *map(_svg_shape, drawn.shapes), *_svg_labels(drawn.labels), *_svg_notes(drawn.notes)]
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', *lines, "</svg>\n"])
 
 
@@ -42,6 +42,15 @@ def _svg_labels(labels: Sequence[Label]) -> list[str]:
         return []
     texts = [f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{escape(text)}</text>' for (x, y), text, colour in labels]
     return [f'<g font-family="sans-serif" font-size="{_NAME_SIZE}" text-anchor="middle">', *texts, "</g>"]
+
+
+def _svg_notes(notes: Sequence[Note]) -> list[str]:
+    if not notes:
+        return []
+    marks = [_svg_shape(note.mark) for note in notes]
+    texts = [f'<text x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>' for (x, y), text, _ in notes]
+    style = f'font-family="sans-serif" font-size="{_NOTE_SIZE}" fill="{TEXT}" dominant-baseline="central"'
+    return ["<g>", *marks, f"<g {style}>", *texts, "</g>", "</g>"]
 
 
 def _svg_shape(shape: Shape) -> str:
@@ -69,11 +78,13 @@ def _frame(drawn: Drawing, caption: str) -> Any:
     width, height = drawn.width, drawn.height
     image = Image.new("RGB", (width * _SCALE, (height + _MARGIN) * _SCALE), EMPTY)
     draw = ImageDraw.Draw(image)
-    for shape in drawn.shapes:
+    for shape in [*drawn.shapes, *(note.mark for note in drawn.notes)]:
         points = [(x * _SCALE, y * _SCALE) for x, y in shape.points]
         paint = draw.polygon if shape.kind == "polygon" else draw.ellipse
         paint(points, fill=shape.fill, outline=shape.outline, width=round(shape.width * _SCALE))
-    draw.text((_MARGIN * _SCALE // 2, height * _SCALE), caption, fill=TEXT, font_size=16 * _SCALE)
+    for (x, y), text, _ in drawn.notes:
+        draw.text((x * _SCALE, y * _SCALE), text, fill=TEXT, font_size=_NOTE_SIZE * _SCALE, anchor="lm")
+    draw.text((_MARGIN * _SCALE // 2, height * _SCALE), caption, fill=TEXT, font_size=_CAPTION_SIZE * _SCALE)
     return image.resize((width, height + _MARGIN), Image.Resampling.LANCZOS).convert(
         "P", palette=Image.Palette.ADAPTIVE, colors=256
     )

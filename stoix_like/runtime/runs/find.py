@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.config.checks.values import nearest
-from stoix_like.errors import CheckpointError, RunError
+from stoix_like.errors import CheckpointError, NoRunError, RunError
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import command_line, usage
 from stoix_like.runtime.loading.strict_yaml import read_sections
@@ -73,14 +73,14 @@ def _pipeline_error(path: Path) -> CheckpointError | None:
     return CheckpointError(f"{path} {what}", hint)
 
 
-def no_run_at(text: str, folder: Path) -> CheckpointError:
+def no_run_at(text: str, folder: Path) -> NoRunError:
     """The error that names the nearest run in the folder, and the newest ones."""
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
     more = f" and {len(newest) - _MOST_NAMED} more" if len(newest) > _MOST_NAMED else ""
-    hint = f"existing runs: {', '.join(map(str, newest[:_MOST_NAMED]))}{more}"
+    listed = f"existing runs: {', '.join(map(str, newest[:_MOST_NAMED]))}{more}" if runs else ""
     near = nearest(Path(text).name, [p.name for p in runs])
-    return CheckpointError(f"no run at {text}{near}", hint if runs else f"train one first: {usage('train-ppo')}")
+    return NoRunError(text, near, listed, f"train one first: {usage('train-ppo')}")
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:

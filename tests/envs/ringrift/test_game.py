@@ -10,6 +10,7 @@ from envs.ringrift.against_plain import batched, compiled, on_cells
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.ringrift import make_ringrift
+from stoix_like.envs.ringrift.boards import make_board
 from stoix_like.envs.ringrift.planes import num_planes
 from stoix_like.envs.ringrift.state import make_rules
 from stoix_like.errors import ConfigError
@@ -65,6 +66,11 @@ def test_every_game_keeps_the_contract(name):
     assert all(text == text.lower() for text in game.layout.action_names)
     board = make_rules(name.partition(":")[0].removesuffix("_swap"), game.num_players).board
     assert len(game.symmetries.cells) == {"square": 8, "hex": 12}[board.kind]
+
+
+def test_a_board_of_another_name_is_refused():
+    with pytest.raises(ConfigError, match="no board of RingRift is called 'hex9'"):
+        make_board("hex9")
 
 
 @pytest.mark.parametrize(("name", "bound"), [("hex8", 688), ("square8", 713), ("square8:3", 1134), ("square8:4", 1592)])

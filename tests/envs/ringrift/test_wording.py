@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from envs.ringrift.test_game import game_of
 
+from stoix_like.envs.ringrift import state as phases
 from stoix_like.envs.ringrift.state import make_rules
+from stoix_like.runtime.arena.board_text import status_text
 
 
 def nearly_won(game):
@@ -50,7 +52,7 @@ def test_a_person_is_told_why_a_move_is_not_legal():
         "e5 to e6": "the stack at e5 has height 2 and must move at least 2",
         "a5 to b5": "no stack of the mover stands at a5",
         "e5 to e1": "a stack stands at e1",
-        "skip": "there is something that must be done",
+        "skip": "a stack must be moved",
         "line d5 right": "a stack is moved now",
     }
     assert_told(game, state, reasons)
@@ -103,6 +105,96 @@ def test_a_person_is_told_which_stack_alone_may_act(phase, reason):
     action = list(game.layout.action_names).index("a5 to b5")
     state = state._replace(focus=focus, phase=np.int8(phase))
     assert game.wording.why_illegal(state, action) == f"the stack at e5 {reason}"
+
+
+MUSTS = {
+    phases.PLACEMENT: "rings must be placed: no stack of the mover could move, and it may not recover",
+    phases.LINE: "a line must be collapsed",
+    phases.LINE_PAYMENT: "a ring must be paid for the line",
+    phases.TERRITORY_PAYMENT: "a cap must be paid for the region",
+    phases.FORCED_ELIMINATION: "a cap must be given up, as nothing else could be done",
+    phases.OVER: "the game is over",
+}
+
+
+def test_who_cannot_skip_is_told_what_must_be_done():
+    game = game_of("hex8")
+    skip = list(game.layout.action_names).index("skip")
+    state = jax.tree.map(np.asarray, nearly_won(game))
+    for phase, reason in MUSTS.items():
+        assert game.wording.why_illegal(state._replace(phase=np.int8(phase)), skip) == reason
+    set_bit(focus := np.zeros_like(state.focus), make_rules("hex8", 2).board.bits[0])
+    for phase, reason in {
+        phases.MOVEMENT: "must be moved: a ring was placed on it",
+        phases.CHAIN: "must capture on",
+    }.items():
+        said = game.wording.why_illegal(state._replace(focus=focus, phase=np.int8(phase)), skip)
+        assert said == f"the stack at e1 {reason}"
+
+
+def ended(name, ending, **changes):
+    """A game that is over, of its first position but for the changes; player 1's colour has won."""
+    state = jax.tree.map(np.asarray, game_of(name).init())
+    values = {"phase": np.int8(phases.OVER), "ending": np.int8(ending), "winner": np.int8(0)}
+    return state._replace(**values | changes)
+
+
+def cells(count):
+    """[P, W] territory or markers of the first of three players, on the first cells of hex8."""
+    words = np.zeros((3, make_rules("hex8", 3).board.num_words), np.uint32)
+    for bit in make_rules("hex8", 3).board.bits[:count]:
+        set_bit(words[0], bit)
+    return words
+
+
+STALEMATE = "by stalemate (there is no stack, nobody can place, and {})"
+
+
+@pytest.mark.parametrize(
+    ("ending", "changes", "said"),
+    [
+        (phases.BY_RINGS, {"eliminated": np.array([25, 0, 9], np.int8)}, "by rings (25 eliminated, 24 win)"),
+        (phases.BY_TERRITORY, {"collapsed": cells(22)}, "by territory (22 cells, 21 win, and all others have 0)"),
+        (phases.ONLY_OWNER, {}, "as the only owner (nobody else has a ring, in hand or on the board)"),
+        (
+            phases.LAST_PLAYER,
+            {},
+            "as the last player standing (for three rounds nobody else could place, move or capture)",
+        ),
+        (phases.STALEMATE, {"collapsed": cells(1)}, STALEMATE.format("territory decided")),
+        (
+            phases.STALEMATE,
+            {"hand": np.array([3, 2, 2], np.int8), "eliminated": np.array([2, 2, 2], np.int8)},
+            STALEMATE.format("rings, those in hand included, decided"),
+        ),
+        (phases.STALEMATE, {"markers": cells(1)}, STALEMATE.format("markers decided")),
+        (phases.STALEMATE, {}, STALEMATE.format("the best are equal, so the turn that ended decided")),
+        (phases.STALEMATE, {"winner": np.int8(-1)}, STALEMATE.format("the best are equal")),
+    ],
+)
+def test_the_end_is_told_with_its_reason(ending, changes, said):
+    assert game_of("hex8:3").wording.result(ended("hex8:3", ending, **changes)) == said
+
+
+def test_the_end_names_who_has_won_and_all_places():
+    state = ended("hex8:3", phases.BY_RINGS, eliminated=np.array([24, 0, 9], np.int8))
+    said = status_text(game_of("hex8:3"), state)
+    assert said == "X has won by rings (24 eliminated, 24 win); places: 1 X, 2 #, 3 O"
+    state = ended("hex8:3", phases.ONLY_OWNER, winner=np.int8(2))
+    assert status_text(game_of("hex8:3"), state).endswith("; places: 1 #, 2 X, 2 O")
+    state = ended("hex8:3", phases.STALEMATE, winner=np.int8(-1))
+    assert status_text(game_of("hex8:3"), state).startswith("draw by stalemate (")
+    swapped = ended("hex8_swap", phases.BY_RINGS, eliminated=np.array([18, 3], np.int8), is_swapped=np.bool_(True))
+    assert status_text(game_of("hex8_swap"), swapped) == "O has won by rings (18 eliminated, 18 win)"
+
+
+@pytest.mark.parametrize("name", ["hex8", "square8:4", "hex8_swap"])
+def test_the_kinds_of_moves_are_told_by_names_of_actions(name):
+    game = game_of(name)
+    examples = [example for example, _ in game.wording.moves]
+    assert set(examples) <= set(game.layout.action_names)
+    kinds = {example.split()[0] for example in examples if example[1].isalpha()}
+    assert kinds == {action.split()[0] for action in game.layout.action_names if action[1].isalpha()}
 
 
 def test_after_a_swap_the_players_stand_in_their_order():

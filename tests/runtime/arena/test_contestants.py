@@ -14,6 +14,7 @@ from support.transcripts import rows
 from stoix_like.errors import CheckpointError, ConfigError, UnsupportedEnvironmentError
 from stoix_like.runtime.arena.analysis import analyzer
 from stoix_like.runtime.arena.contestants import ContestantSpec, load_contestants, parse_contestant
+from stoix_like.runtime.arena.league import members_of
 from stoix_like.runtime.runs.saved import load_run
 
 
@@ -83,7 +84,7 @@ def test_runs_play_by_search_or_network_and_the_game_is_theirs(saved):
 
 def test_contests_that_cannot_be(saved):
     run = str(saved / "three")
-    with refused(ConfigError, hint="name runs of one game"):
+    with refused(ConfigError, hint="leave out --game: a run plays tic_tac_toe"):
         load_contestants([run, "random"], "connect_four")
     with refused(ConfigError, hint="--game connect_four, or name a run"):
         load_contestants(["heuristic", "random"], None)
@@ -95,6 +96,31 @@ def test_contests_that_cannot_be(saved):
         load_contestants(["nothing", "random"], None)
     with pytest.raises(UnsupportedEnvironmentError, match="unknown game 'conect_four'; did you mean 'connect_four'"):
         load_contestants(["heuristic", "random"], "conect_four")
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "parts"),
+    [
+        ("hex9", "no run at hex9, and no game has this name; did you mean 'hex8'?", ["play_board.py hex8", "d hex8"]),
+        ("nobody", "no run at nobody, and no game has this name", ["play_board.py connect_four", "d connect_four"]),
+        ("runs/a", "no run at runs/a", ["train_alphazero.py"]),
+        ("hex8:3", "hex8:3 is a game, and no run has this name", ["--task-id hex8:3", "--game hex8:3"]),
+    ],
+)
+def test_who_is_no_run_may_be_meant_as_a_game(text, what, parts, inside):
+    for load in (lambda: load_contestants([text, "random"], None), lambda: members_of([text], ["random"], None)):
+        with refused(CheckpointError, what) as caught:
+            load()
+        assert all(part in caught.value.hint for part in parts), caught.value.hint
+        assert "train_ppo" not in caught.value.hint
+
+
+def test_runs_that_exist_are_named_beside_games(inside):
+    Path("runs", "ring").mkdir(parents=True)
+    Path("runs", "ring", "config.yaml").write_text("")
+    with refused(CheckpointError, "no run at rnig, and no game has this name; did you mean 'ring'?") as caught:
+        load_contestants(["rnig", "random"], None)
+    assert caught.value.hint.endswith("; existing runs: runs/ring")
 
 
 @pytest.mark.full

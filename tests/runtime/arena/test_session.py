@@ -8,7 +8,7 @@ from support.scripted_runs import command
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.runtime.arena.analysis import analyzer
-from stoix_like.runtime.arena.board_text import board_text, parse_move, status_text
+from stoix_like.runtime.arena.board_text import board_text, help_lines, parse_move, status_text
 from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec
 from stoix_like.runtime.arena.session import BoardSession
 
@@ -76,6 +76,59 @@ def test_of_many_moves_the_first_are_shown_and_moves_lists_all():
     ring = BoardSession(make_game("hex8"), Contestant("lowest", lowest_legal, None), 0)
     example = ring.enter("help")[0].removeprefix("a move such as ").partition(", or: ")[0]
     assert parse_move(ring.game, ring.state, example)[0] is not None
+
+
+def test_help_tells_how_moves_of_ringrift_are_written_and_what_is_drawn():
+    lines = BoardSession(make_game("hex8_swap"), Contestant("lowest", lowest_legal, None), 0).enter("help")
+    for word in ("place 2 c3", "line c3 right", "region c3 of 1", "pay e4", "skip", "swap", "O4:1", "=O="):
+        assert any(word in line for line in lines), word
+    assert not any(line.lstrip().startswith("swap") for line in help_lines(make_game("hex8")))
+    assert session().enter("help") == ["a move such as b2, or: undo, moves, analyze, quit"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "place 2 c3 c3 to c5",
+            "'place 2 c3 c3 to c5' is 2 moves; write commas between moves of hex8: 'place 2 c3, c3 to c5'",
+        ),
+        ("place 2 c3 c3 to e5", "is 2 moves; write commas between moves of hex8: 'place 2 c3, c3 to e5'"),
+        ("region c3 of 9", "no move is called 'region c3 of 9'"),
+        ("place 2 c33", "no move is called 'place 2 c33'; did you mean 'place 2 c3'? legal moves: place"),
+    ],
+)
+def test_a_forgotten_comma_is_named(text, parts):
+    game = make_game("hex8")
+    action, why = parse_move(game, game.init(), text)
+    assert action is None
+    assert parts in why
+
+
+def test_spaces_within_a_move_are_read_as_one():
+    game = make_game("hex8")
+    assert parse_move(game, game.init(), "place  2   c3")[0] == game.layout.action_names.index("place 2 c3")
+
+
+def test_moves_with_spaces_may_be_entered_with_commas():
+    names = tuple(f"put {name}" for name in GAME.layout.action_names)
+    spaced = GAME._replace(layout=GAME.layout._replace(action_names=names))
+    game = BoardSession(spaced, Contestant("lowest", lowest_legal, None), 0)
+    *answers, drawing = game.enter("put b2, put c1")
+    assert answers == ["lowest plays put a1", "lowest plays put b1"]
+    assert drawing.endswith("X to move, last move put b1 (you are X)")
+    *_, drawing, why = game.enter("put c3, put c3")
+    assert drawing.splitlines()[3].split()[1:] == [".", ".", "X"]
+    assert why.startswith("put c3 is not legal: X is there; legal moves: put ")
+    *_, drawing = game.enter("put a3, put c2")  # the second is left out
+    assert drawing.endswith("X has won, last move put a3")
+
+
+def test_after_the_end_no_move_is_proposed():
+    game = session()
+    game.set_up(["a1", "b1", "a2", "b2", "a3"])
+    assert game.enter("help") == ["the game is over; write undo or quit"]
+    assert game.enter("moves") == ["no move is legal: the game is over"]
 
 
 def test_of_several_opponents_each_is_named():

@@ -109,7 +109,20 @@ def test_names_stand_at_the_lower_ends_of_cells_in_a_colour_that_is_seen():
     assert {name: texts[name][2] for name in names if texts[name][2] != board_shapes.TEXT} == {
         "<13>": board_shapes.EMPTY  # on a cell that somebody owns
     }
-    assert texts_of(boards.board_svg(game, state)) == {}
+
+
+def test_notes_below_say_what_players_have_beside_the_board():
+    game, state = ringrift_position()
+    drawn = board_shapes.drawing(game, state._replace(hand=np.array([3, 4, 5], np.int8)))
+    assert [note.text.split(",")[0] for note in drawn.notes] == ["3 in hand", "4 in hand", "5 in hand"]
+    assert [note.mark.fill for note in drawn.notes] == list(board_shapes.COLOURS[:3])
+    _, (_, height) = board_shapes.cell_centres(game)
+    assert height < drawn.notes[0].point[1] < drawn.notes[2].point[1] < drawn.height
+    texts = texts_of(boards.board_svg(game, state))
+    assert next(iter(texts)) == "18 in hand, 0 of 24 eliminated, 1 of 21 territory"
+    assert board_shapes.drawing(game, state, shown=[1]).notes == []  # nor with names, as on a map of the board
+    othello = make_game("othello")
+    assert texts_of(boards.board_svg(othello, othello.init())) == {}
 
 
 def test_some_cells_alone_are_drawn_in_a_picture_of_their_size():
