@@ -5,7 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from envs.ringrift import rare_positions
+from envs.ringrift import rare_positions, rare_recoveries
 from envs.ringrift.against_plain import batched, compiled
 from envs.ringrift.plain import game
 from envs.ringrift.plain.actions import Skip
@@ -27,7 +27,7 @@ MAKERS = (
     rare_positions.lonely,
     rare_positions.at_lines,
     rare_positions.at_regions,
-    rare_positions.recovering,
+    rare_recoveries.recovering,
 )
 FREQUENT_HEIGHT = 4  # of stacks; higher ones are seldom
 
