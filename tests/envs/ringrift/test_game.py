@@ -7,6 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from envs.ringrift.against_plain import batched, compiled, on_cells, owners
+from envs.ringrift.plain import game as plain_game
+from envs.ringrift.plain.actions import Swap
+from envs.ringrift.plain.position import Phase
+from envs.ringrift.rare_positions import random_action
+from envs.ringrift.states_from_plain import from_plain
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.ringrift import make_ringrift
@@ -179,3 +184,30 @@ def test_the_swap_exchanges_the_players_and_leaves_the_board():
     assert np.array_equal(after, np.where(before == 0, 1, before))  # the first stack is now the second player's
     other = step(state, names.index("place 1 a1"))
     assert not bool(game.legal_actions(other)[swap])
+
+
+def swapped_games(generator, num_games=8):
+    """Plain positions before the end and at the end of random games; in every other one the players have swapped."""
+    for index in range(num_games):
+        position = plain_game.start("hex8", 2, swap=True)
+        while position.phase is not Phase.OVER:
+            offers = Swap() in plain_game.legal(position)
+            action = random_action(position, generator)
+            while offers and (action == Swap()) != (index % 2 == 0):
+                action = random_action(position, generator)
+            before, position = position, plain_game.play(position, action)
+        yield from (before, position)
+
+
+def test_after_a_swap_all_that_is_said_of_a_colour_is_of_the_other_player():
+    game, positions = make_game("hex8_swap"), list(swapped_games(np.random.default_rng(0)))
+    look = jax.jit(jax.vmap(lambda state: (game.player(state), game.outcome(state), game.cells(state))))
+    states = batched([from_plain(compiled("hex8", 2, has_swap=True), position) for position in positions])
+    for position, player, outcome, cells in zip(positions, *look(states), strict=True):
+        players = np.array([1, 0] if position.has_swapped else [0, 1])  # by colour
+        assert player == players[position.player - 1]
+        assert outcome.tolist() == np.array(plain_game.outcomes(position))[players].tolist()
+        tops = [position.stacks.get(cell, (0,))[-1] for cell in position.board.cells]
+        assert cells.tolist() == [players[top - 1] if top else -1 for top in tops]
+    assert [position.has_swapped for position in positions[::4]] == [True] * 4
+    assert not any(position.has_swapped for position in positions[2::4])
