@@ -55,9 +55,15 @@ def record_episode(
 
 
 def board_states(env: Environment, episode: Episode) -> list[Any]:
-    """The positions of an episode of a board game: after each of the player's moves, and after the answers to it."""
-    positions = [episode.states[0].game]
+    """The positions of an episode of a board game: after each of the player's moves, and after the answers to it.
+
+    A move is not answered if it ends the game, or if the same player moves again.
+    """
+    import jax
+
+    step, positions = jax.jit(env.game.step), [episode.states[0].game]
     for state, action, after in zip(episode.states, episode.actions, episode.states[1:], strict=False):
-        moved = env.game.step(state.game, action)
-        positions += [moved] if bool(env.game.is_over(moved)) else [moved, after.game]
+        moved = step(state.game, action)
+        is_answered = not bool(env.game.is_over(moved)) and int(env.game.player(moved)) != int(state.seat)
+        positions += [moved, after.game] if is_answered else [moved]
     return positions

@@ -53,13 +53,12 @@ def met(before, action, after):
     kind, phase = type(action), before.phase
     recovers = kind in (Slide, Strike) or (kind is Skip and phase is Phase.MOVEMENT)
     regions = [option for option in before.options if type(option) is Region and option.colour > 0]
-    is_over = after.phase is Phase.OVER
+    is_over, is_recovery = after.phase is Phase.OVER, recovers or before.is_recovering
+    is_cancelled = before.candidate is not None and after.candidate is None and not is_over
     return {
         "extraction_of_bared_ring": kind is Pay and before.is_recovering and not buried(before),
-        "candidate_recovers": recovers and before.candidate == before.player,
-        "candidate_cannot_act": before.candidate is not None
-        and after.candidate is None
-        and not (recovers or before.is_recovering or is_over),
+        "candidate_recovers": is_cancelled and is_recovery and before.candidate == before.player,
+        "candidate_cannot_act": is_cancelled and not is_recovery,
         "region_nested": any(one.cells < other.cells for one, other in itertools.permutations(regions, 2)),
         "region_at_same_cell": len({lowest(before, region) for region in regions}) < len(regions),
         "forced_elimination_after_skip": kind is Skip and after.phase is Phase.FORCED_ELIMINATION,

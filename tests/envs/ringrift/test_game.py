@@ -6,12 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from envs.ringrift.against_plain import batched, compiled, on_cells
+from envs.ringrift.against_plain import batched, compiled, on_cells, owners
+from envs.ringrift.plain import game as plain_game
+from envs.ringrift.plain.actions import Swap
+from envs.ringrift.plain.position import Phase
+from envs.ringrift.rare_positions import random_action
+from envs.ringrift.states_from_plain import from_plain
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.ringrift import make_ringrift
 from stoix_like.envs.ringrift.boards import make_board
-from stoix_like.envs.ringrift.planes import num_planes
 from stoix_like.envs.ringrift.state import make_rules
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
@@ -95,36 +99,6 @@ def test_random_actions_are_legal_and_reach_all_of_them(name):
         assert seen["observation"].action_mask[np.arange(len(actions)), actions][running].all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_planes_show_the_position_from_the_view_of_the_mover(name):
-    game, found = game_of(name), compiled(*board_and_players(name))
-    height, players = found.rules.board.max_height, game.num_players
-    for states, seen, _ in played(name)[::6]:
-        planes = seen["observation"].agent_view
-        assert planes.shape[-1] == num_planes(found.rules)
-        order = (seen["player"][:, None] + np.arange(players)) % players  # [N, P]
-        rings, markers, collapsed = (on_cells(found, x) for x in (states.rings, states.markers, states.collapsed))
-        rings = np.take_along_axis(rings, order[:, None, :, None], axis=2)  # [N, H, P, C]
-        assert np.array_equal(planes[..., 0], rings[:, 0, 0])
-        assert np.array_equal(planes[..., 1], rings[:, 0, 1:].any(axis=1))
-        assert np.array_equal(planes[..., 0], seen["cells"] == seen["player"][:, None])
-        flat = rings.reshape(len(rings), height * players, -1)
-        assert np.array_equal(planes[..., 2 : 2 + height * players], np.moveaxis(flat, 1, -1))
-        counts = rings.any(axis=2).sum(axis=1)  # [N, C], heights
-        start = 2 + height * players
-        assert np.array_equal(planes[..., start : start + height - 1], counts[..., None] >= np.arange(2, height + 1))
-        start += 2 * (height - 1)
-        for table in (markers, collapsed):
-            shown = np.moveaxis(np.take_along_axis(table, order[..., None], axis=1), 1, -1)
-            assert np.array_equal(planes[..., start : start + players], shown)
-            start += players
-        everywhere = planes[..., start + 1 :]  # after the focus
-        assert (everywhere == everywhere[:, :1]).all()
-        hand = np.take_along_axis(states.hand, order, axis=1)
-        wanted = hand[..., None] >= np.array([1, 2, 3, 6, 10, 14])
-        assert np.array_equal(everywhere[:, 0, : 6 * players], wanted.reshape(len(hand), -1))
-
-
 def board_and_players(name):
     board, _, players = name.partition(":")
     return board, int(players or 2)
@@ -138,6 +112,7 @@ def test_a_picture_tells_all_that_lies_on_the_board(name):
         has = on_cells(found, states.rings)  # [N, H, P, C], from the top
         heights = has.any(axis=2).sum(axis=1)
         assert np.array_equal((rings >= 0).sum(axis=-1), heights)
+        assert np.array_equal(seen["cells"], owners(has[:, 0]))
         for index, cell in np.argwhere(heights):
             stack = has[index, : heights[index, cell], :, cell].argmax(axis=-1)
             assert rings[index, cell][: len(stack)][::-1].tolist() == stack.tolist()
@@ -215,3 +190,30 @@ def test_the_swap_exchanges_the_players_and_leaves_the_board():
     assert np.array_equal(after, np.where(before == 0, 1, before))  # the first stack is now the second player's
     other = step(state, names.index("place 1 a1"))
     assert not bool(game.legal_actions(other)[swap])
+
+
+def swapped_games(generator, num_games=8):
+    """Plain positions before the end and at the end of random games; in every other one the players have swapped."""
+    for index in range(num_games):
+        position = plain_game.start("hex8", 2, swap=True)
+        while position.phase is not Phase.OVER:
+            offers = Swap() in plain_game.legal(position)
+            action = random_action(position, generator)
+            while offers and (action == Swap()) != (index % 2 == 0):
+                action = random_action(position, generator)
+            before, position = position, plain_game.play(position, action)
+        yield from (before, position)
+
+
+def test_after_a_swap_all_that_is_said_of_a_colour_is_of_the_other_player():
+    game, positions = make_game("hex8_swap"), list(swapped_games(np.random.default_rng(0)))
+    look = jax.jit(jax.vmap(lambda state: (game.player(state), game.outcome(state), game.cells(state))))
+    states = batched([from_plain(compiled("hex8", 2, has_swap=True), position) for position in positions])
+    for position, player, outcome, cells in zip(positions, *look(states), strict=True):
+        players = np.array([1, 0] if position.has_swapped else [0, 1])  # by colour
+        assert player == players[position.player - 1]
+        assert outcome.tolist() == np.array(plain_game.outcomes(position))[players].tolist()
+        tops = [position.stacks.get(cell, (0,))[-1] for cell in position.board.cells]
+        assert cells.tolist() == [players[top - 1] if top else -1 for top in tops]
+    assert [position.has_swapped for position in positions[::4]] == [True] * 4
+    assert not any(position.has_swapped for position in positions[2::4])

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from envs.ringrift import rare_positions
+from envs.ringrift import rare_positions, rare_recoveries
 from envs.ringrift.against_plain import compiled
 from envs.ringrift.plain import game
 from envs.ringrift.rare_events import make_watch, rare_rules
@@ -24,9 +24,10 @@ BATCHES = {
     rare_positions.thin: 1,
     rare_positions.at_lines: 1,
     rare_positions.at_regions: 1,
-    rare_positions.recovering: 1,
-    rare_positions.almost_in_line: 8,
-    rare_positions.barely_buried: 3,
+    rare_recoveries.recovering: 1,
+    rare_recoveries.almost_in_line: 8,
+    rare_recoveries.barely_buried: 3,
+    rare_recoveries.hemmed_in: 4,
     rare_positions.last_stack: 9,
 }
 

@@ -187,3 +187,18 @@ def test_positions_are_not_changed_by_looking_at_them():
     before = jax.tree.map(np.asarray, game.state)
     game.analysis()
     jax.tree.map(np.testing.assert_array_equal, before, jax.tree.map(np.asarray, game.state))
+
+
+@pytest.mark.full
+def test_the_command_analyzes_a_position_of_ringrift(capsys):
+    """That of docs/ringrift.md, where a stack has moved and may capture: each simulation begins with a legal move."""
+    moves = "place 3 e5, e5 to e8, place 1 e8, e8 to e2, place 2 c4, c4 to f4, place 2 b4, b4 to e4"
+    assert command("play-board", "mcts-8", "--game", "hex8", "--moves", moves, "--analyze") == 0
+    drawing, _, analysis = capsys.readouterr().out.partition("mcts-8: expected outcome ")
+    assert "O to move, last move b4 to e4 (you are X)" in drawing
+    head, titles, *rows = analysis.splitlines()
+    assert abs(float(head.split()[0])) <= 1.0
+    assert titles.split() == ["move", "visits"]
+    names, visits = zip(*(row.strip().rsplit(maxsplit=1) for row in rows), strict=True)
+    assert set(names) <= {"e4 to g4", "e4 to h4", "e4 to i4", "skip"}
+    assert sum(map(int, visits)) == 8

@@ -6,9 +6,8 @@ import pytest
 from support.damaged_pipelines import flip
 from support.deaths import killed_in
 from support.marks import full
-from support.pipelines import changed, digests, moved, restored, small_config, small_pipeline, write_shard
+from support.pipelines import changed, digests, moved, restored, small_config, write_shard
 
-from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
@@ -112,32 +111,6 @@ def test_a_shard_of_format_2_is_played_again_in_its_format(copied):
     shard = stored.StoredShard(layout.shard(name[: stored.HASH_DIGITS]), 2, 5, 30)
     assert restoring.restore_shard(copied, shard, "it is torn") is True
     assert str(read_arrays(shard.path)["text_format"]) == "2"
-
-
-@pytest.mark.full
-def test_a_shard_of_which_games_were_cut_is_kept_and_played_again_as_it_was(tmp_path):
-    """All of its games are played again, also those that are not in it."""
-    pipeline = small_pipeline(tmp_path, max_game_plies=6)
-    layout, number = pipeline.layout, begin_iteration(pipeline, LATER)
-    first = run_step(pipeline, number, due.Step("selfplay"))
-    run_step(pipeline, number, due.Step("sync"))
-    assert 0 < first.facts["truncated"] < first.facts["games"] + first.facts["truncated"] == 10
-    (layout.stage(number, "selfplay") / "manifest.json").unlink()
-    again = run_step(pipeline, number, due.Step("selfplay"))
-    assert (again.outputs, again.facts) == (first.outputs, first.facts)
-    assert again.recorded["games_of_last_process"] == 0
-    shard = stored_shard(layout, number)
-    flip(shard.path)
-    assert restoring.restore_shard(pipeline, shard, "it is torn") is True
-    assert read_manifest(layout.stage(number, "selfplay")).outputs == first.outputs
-
-
-@pytest.mark.full
-def test_where_all_games_are_cut_it_is_said_how_to_go_on(tmp_path):
-    pipeline = small_pipeline(tmp_path, max_game_plies=4)  # nobody has won by then
-    number = begin_iteration(pipeline, LATER)
-    with pytest.raises(RunError, match="all 10 games were cut after 4 plies"):
-        run_step(pipeline, number, due.Step("selfplay"))
 
 
 @pytest.fixture(scope="module")
