@@ -38,14 +38,15 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     from stoix_like.runtime.arena.analysis import analyzer
     from stoix_like.runtime.arena.board_text import split_moves
-    from stoix_like.runtime.arena.contestants import common_game, load_contestant, load_run_of
+    from stoix_like.runtime.arena.contestants import common_game, load_contestant
     from stoix_like.runtime.arena.session import BoardSession
+    from stoix_like.runtime.runs.saved import load_run
 
-    run = load_run_of(spec, arguments.checkpoint)
-    game = common_game([spec], [run], arguments.game)
+    game = common_game([] if spec.run is None else [spec.run], arguments.checkpoint, arguments.game)
     seat = arguments.seat - 1
     if not 0 <= seat < game.num_players:
         raise ConfigError(f"--seat: {game.name} has {game.num_players} players", f"give 1 to {game.num_players}")
+    run = None if spec.run is None else load_run(spec.run, arguments.checkpoint)
     session = BoardSession(game, load_contestant(spec, game, run), seat, analyzer(spec, game, run), arguments.seed)
     try:
         session.set_up(split_moves(game, arguments.moves))

@@ -110,35 +110,24 @@ def _no_contestant(error: NoRunError) -> CheckpointError:
     return CheckpointError(f"no run at {text}, and no game has this name{guess}", f"{play}; {error.runs or train}")
 
 
-def load_run_of(spec: ContestantSpec, checkpoint: str) -> SavedRun | None:
-    """The run of a contestant; None of an engine.
-
-    Raises CheckpointError if there is no such run or checkpoint.
-    """
-    from stoix_like.runtime.runs.saved import load_run
-
-    if spec.run is None:
-        return None
-    with naming_games():
-        return load_run(spec.run, checkpoint)
-
-
-def common_game(specs: list[ContestantSpec], runs: list[SavedRun | None], given: str | None) -> BoardGame:
-    """The game of a contest: that of its runs, or `given` by name.
+def common_game(runs: Sequence[str], checkpoint: str, given: str | None) -> BoardGame:
+    """The game of a contest: that of its runs, or `given` by name. No run is built.
 
     Raises:
         ConfigError: runs of different games or of no board game, or engines alone and no game given.
+        CheckpointError: no such run or checkpoint.
     """
     from stoix_like.envs.boards.registry import make_game
+    from stoix_like.runtime.runs.saved import task_of
 
     games = {}
-    for spec, run in zip(specs, runs, strict=True):
-        if run is None:
-            continue
-        if run.env.game is None:
-            what = f"{spec.text} is a run of {run.env.task_id}, which is no board game"
-            raise ConfigError(what, "name runs of board games")
-        games[run.env.game.name] = run.env.game
+    for run in runs:
+        with naming_games():
+            task_id = task_of(run, checkpoint)
+        if not is_game(task_id):
+            raise ConfigError(f"{run} is a run of {task_id}, which is no board game", "name runs of board games")
+        game = make_game(task_id)
+        games[game.name] = game
     of_runs = set(games)
     if given is not None:
         game = make_game(given)
@@ -221,8 +210,10 @@ def load_contestants(
     specs = [parse_contestant(text) for text in texts]
     if game_name is not None:
         parse_game(game_name)  # raises with the nearest name, before anything is loaded
-    runs = [load_run_of(spec, checkpoint) for spec in specs]
-    game = common_game(specs, runs, game_name)
+    game = common_game([spec.run for spec in specs if spec.run is not None], checkpoint, game_name)
+    from stoix_like.runtime.runs.saved import load_run
+
+    runs = [None if spec.run is None else load_run(spec.run, checkpoint) for spec in specs]
     contestants = [load_contestant(spec, game, run) for spec, run in zip(specs, runs, strict=True)]
     for note in seed_notes(runs):
         print_to_stderr(f"note: {note}")

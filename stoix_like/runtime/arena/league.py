@@ -73,10 +73,10 @@ def members_of(
     """
     with naming_games():
         paths = find_runs(runs)
+    game = common_game([str(path) for path in paths], "best", None)
     names = _distinct_names(paths)
     saved = [(path, _checkpoints(path)) for path in paths]
     specs = [ContestantSpec(str(path), str(path), num_simulations) for path in paths]
-    game = common_game(specs, [checkpoints[-1] for _, checkpoints in saved], None)
     engines = [ContestantSpec(name, None) for name in dict.fromkeys(str(parse_engine(name)) for name in anchors)]
     for note in seed_notes([checkpoints[-1] for _, checkpoints in saved]):
         print_to_stderr(f"note: {note}")

@@ -121,6 +121,15 @@ class SavedRun(NamedTuple):
         return self.params if self.num_seeds == 1 else jax.tree.map(lambda x: x[index], self.params)
 
 
+def task_of(run: str, checkpoint: str = "best") -> str:
+    """The task of a run, without building anything. Takes what `load_run` takes."""
+    path = find_saved(run)
+    if is_parameters(path):
+        return parameters.read_metadata(path).task_id
+    folder, update = find_checkpoint(path, checkpoint)
+    return CheckpointStore(folder).load_meta(update).task_id
+
+
 def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     """A run with the parameters of one checkpoint.
 
