@@ -11,7 +11,7 @@ from stoix_like.envs.ringrift.state import NOT_OVER
 from stoix_like.search.players import random_player
 from stoix_like.types import FIRST, LAST, MID
 
-NUM_EPISODES = 8
+NUM_EPISODES = 4
 
 
 @pytest.mark.full
@@ -20,7 +20,7 @@ def test_whole_episodes_are_worth_their_outcome():
     game = game_of("hex8")
     opening = [game.layout.action_names.index(name) for name in ("place 2 c3", "c3 to e3")]
     env = versus(game, random_player(game), np.array([opening], np.int32))
-    keys = jax.random.split(jax.random.key(0), NUM_EPISODES)
+    keys = jax.random.split(jax.random.key(2), NUM_EPISODES)  # two in each seat
     state, timestep = jax.jit(jax.vmap(env.reset))(keys)
     assert (timestep.step_type == FIRST).all()
     assert (np.asarray(state.game.player) == state.seat).all()
