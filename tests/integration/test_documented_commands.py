@@ -95,6 +95,9 @@ CUTS = Cuts(
         ("--config connect_four:2 --config othello:2 --games 1000", "--config tic_tac_toe:2 --games 16 --cooldown 0"),
         ("-c tic_tac_toe:2 --cooldown 0 --num-simulations 8", "-c tic_tac_toe:2 --games 16 --cooldown 0"),
         *((f"mcts-{n}", "mcts-4") for n in (512, 128)),
+        ("--selfplay-games 256", "--selfplay-games 16"),
+        ("-c hex8:2 -c square8:3", "-c tic_tac_toe:2 --games 16 --cooldown 0"),  # hex8 is played by the other loop
+        ("--task-id hex8 --opponent random --run-name ring-ppo", "--run-name ring-ppo"),
         ("0,1,8,32", "0,2"),
         ("--num-trials 40", "--num-trials 1"),
         ("--num-seeds 5", "--num-seeds 1"),
