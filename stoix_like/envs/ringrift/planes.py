@@ -17,7 +17,7 @@ from stoix_like.types import Array
 
 #: Rings in hand, shares of the eliminated rings and of the territory that win, from which a plane is set.
 _HAND = np.array([1, 2, 3, 6, 10, 14])
-_SHARES = np.array([1, 2, 3, 4, 5, 6]) / 6.0
+_SIXTHS = np.array([1, 2, 3, 4, 5, 6])
 
 
 def planes(rules: Rules, state: RingRiftState) -> Array:
@@ -52,12 +52,12 @@ def _from_mover(rules: Rules, state: RingRiftState, cells: Cells, axis: int) -> 
 def _scalars(rules: Rules, state: RingRiftState) -> Array:
     """What belongs to no cell, bools: by player from the mover on, then of the turn."""
     order = (state.player.astype(jnp.int32) + np.arange(rules.num_players)) % rules.num_players
-    eliminated = state.eliminated / rules.ring_victory
-    territory = position_of(state).collapsed.size() / rules.territory_victory
+    eliminated = _SIXTHS.size * state.eliminated.astype(jnp.int32)
+    territory = _SIXTHS.size * position_of(state).collapsed.size()
     steps = [
         state.hand[order][:, None] >= _HAND[None],
-        eliminated[order][:, None] >= _SHARES[None],
-        territory[order][:, None] >= _SHARES[None],
+        eliminated[order][:, None] >= _SIXTHS[None] * rules.ring_victory,
+        territory[order][:, None] >= _SIXTHS[None] * rules.territory_victory,
     ]
     stands = (state.candidate >= 0) & (order == state.candidate)  # [P], the only one who could act of late
     rounds = (state.candidate >= 0) & (state.rounds >= np.array([1, 2]))
@@ -70,4 +70,4 @@ def num_planes(rules: Rules) -> int:
     """Channels."""
     players, height = rules.num_players, rules.board.max_height
     sets = 2 + height * players + 2 * (height - 1) + 2 * players + 1
-    return sets + players * (len(_HAND) + 2 * len(_SHARES)) + players + 2 + 3 + NUM_PHASES - 1
+    return sets + players * (len(_HAND) + 2 * len(_SIXTHS)) + players + 2 + 3 + NUM_PHASES - 1
