@@ -41,8 +41,17 @@ PPO_PRESETS = ["binpack", "binpack_gpu", "binpack_large", "binpack_v0", "connect
 PPO_PRESETS += ["maze_gpu", "maze_mlp", "quick", "snake", "sokoban", "sudoku"]
 SPO_PRESETS = ["binpack", "binpack_gpu", "binpack_v0", "frozen_lake", "maze", "maze_gpu", "maze_mlp", "quick"]
 SPO_PRESETS += ["sokoban", "sudoku"]
-ALPHAZERO_PRESETS = ["connect_four", "connect_four_gpu", "go_9x9", "hex8", "hex_11x11", "othello", "tic_tac_toe"]
-SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
+ALPHAZERO_PRESETS = [
+    "connect_four",
+    "connect_four_gpu",
+    "go_9x9",
+    "hex8",
+    "hex_11x11",
+    "othello",
+    "square8",
+    "tic_tac_toe",
+]
+SELFPLAY_PRESETS = ["connect_four", "hex8_2p", "othello", "square8_2p", "square8_4p", "tic_tac_toe", "unified_loop"]
 PRESETS = [
     "agent/frozen_lake",
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
