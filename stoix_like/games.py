@@ -33,6 +33,14 @@ class Lines(NamedTuple):
     below: np.ndarray | None  # [C] int32, the cell that must be taken before this one; -1: none. None: no gravity
 
 
+class ActionPlaces(NamedTuple):
+    """Where actions are on the board, for networks that score them by cell: tables on the host."""
+
+    cells: np.ndarray  # [A] int32, where it begins; -1: nowhere
+    planes: np.ndarray  # [A] int32, its kind at this cell; those without a cell have numbers of their own, from 0 on
+    landings: np.ndarray  # [A] int32, the cell it leads to; -1: none
+
+
 class BoardLayout(NamedTuple):
     """The board as tables on the host, for networks and drawings."""
 
@@ -42,6 +50,8 @@ class BoardLayout(NamedTuple):
     action_names: tuple[str, ...]  # [A], as a person writes them: "d4", "pass"; for connect four the column, "4"
     lines: Lines | None = None
     coordinates: np.ndarray | None = None  # [C, 2] int32, row and column of each cell, of a board with gaps
+    action_places: ActionPlaces | None = None  # of games whose actions are many, and of few kinds
+    num_shared_planes: int = 0  # the last planes, which are the same on all cells
 
     @property
     def num_cells(self) -> int:

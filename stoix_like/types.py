@@ -114,7 +114,7 @@ class Environment(NamedTuple):
             EPISODE_NAMES.
         rekey: (state, key) -> state with its randomness replaced. Without it, a stochastic environment cannot be
             searched, and its levels are never used twice.
-        observation_adapter: the network family for it: "dense", "binpack", "grid", "cells", "board" or "lines".
+        observation_adapter: the network family for it, one of `networks.build.make`, such as "dense" or "board".
         time_limit: an upper bound of the steps of an episode, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: if the task's action is a product of several, the shape of which our action is a row-major index,

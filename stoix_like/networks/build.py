@@ -5,7 +5,7 @@ The one place where a torso meets a head and where illegal actions are masked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from flax import linen as nn
 from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardLayout
+from stoix_like.networks.action_planes import ActionPlanesHead, ActionPlanesTorso
 from stoix_like.networks.board import BoardTorso, LineTorso
 from stoix_like.networks.cells import NUM_DIRECTIONS, CellsTorso, DirectionHead, DirectionValueHead
 from stoix_like.networks.grid import GridTorso
@@ -26,12 +27,26 @@ from stoix_like.types import ActionSpec, Array, Key, Network, NetworkParams, Obs
 
 #: Fields of `agent_view` that each adapter reads.
 REQUIRED_FIELDS = {
+    "action_planes": (),
     "dense": (),
     "board": (),
     "lines": (),
     "cells": ("cells", "player", "actions_left"),
     "grid": ("walls", "agent_position", "target_position", "step_count"),
     "binpack": ("ems", "ems_mask", "items", "items_mask", "items_placed"),
+}
+
+
+class _OfBoard(NamedTuple):
+    fits: Callable[[BoardLayout], bool]
+    needs: str
+
+
+#: Adapters for board games.
+_OF_BOARDS = {
+    "board": _OfBoard(lambda _: True, "a board game"),
+    "lines": _OfBoard(lambda layout: layout.lines is not None, "a game that is won by lines"),
+    "action_planes": _OfBoard(lambda layout: layout.action_places is not None, "a game that has places of actions"),
 }
 
 
@@ -73,14 +88,14 @@ def make(
         observation: one unbatched, as arrays or ShapeDtypeStructs.
         action_spec: the form of the action.
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense", "cells" and "lines", default
-            2), attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps
-            ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width:
-            on CPU fewer are faster.
-        adapter: "dense", "binpack", "grid", "cells", "board" or "lines". The actions of "cells" are up, down, left and
-            right, in this order.
+            2), attention blocks ("binpack", default 1), residual blocks ("board" and "action_planes", default 4) or
+            propagation steps ("grid", default twice rows + columns). `num_heads` is read by "binpack" only, default
+            one per 32 of width: on CPU fewer are faster.
+        adapter: "dense", "binpack", "grid", "cells", "board", "lines" or "action_planes". The actions of "cells" are
+            up, down, left and right, in this order.
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
-        layout: of the board; "board" and "lines" need it.
+        layout: of the board; "board", "lines" and "action_planes" need it.
         num_players: P of a game whose outcomes are predicted: the critic is then [B, P], see `OutcomeHead`. None: [B].
 
     Raises:
@@ -109,7 +124,7 @@ def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, la
     if adapter == "cells":
         torso = CellsTorso((config.hidden_dim,) * (config.num_layers or 2), dtype=_dtype(config))
         return _Parts(torso, torso, DirectionHead(), DirectionValueHead())
-    if layout is not None and adapter in ("board", "lines"):
+    if layout is not None and adapter in _OF_BOARDS:
         return _board_parts(layout, action_spec, config, adapter)
     return _dense_parts(action_spec, config)
 
@@ -119,8 +134,8 @@ def _check(observation: Observation, action_spec: ActionSpec, adapter: str, layo
         raise ConfigError(
             f"architecture.observation_adapter: unknown '{adapter}'", f"use one of {', '.join(REQUIRED_FIELDS)}"
         )
-    if adapter in ("board", "lines") and (layout is None or (adapter == "lines" and layout.lines is None)):
-        what = "a board game" if layout is None else "a game that is won by lines"
+    if adapter in _OF_BOARDS and (layout is None or not _OF_BOARDS[adapter].fits(layout)):
+        what = "a board game" if layout is None else _OF_BOARDS[adapter].needs
         raise ConfigError(
             f"architecture.observation_adapter: {adapter} needs {what}, and this task is none",
             "leave observation_adapter null for the task's own",
@@ -174,6 +189,9 @@ def _board_parts(layout: BoardLayout, action_spec: ActionSpec, config: Architect
     torso: nn.Module
     if adapter == "lines" and layout.lines is not None:
         torso = LineTorso(layout.lines, (width,) * (config.num_layers or 2), dtype=dtype)
+    elif adapter == "action_planes" and layout.action_places is not None:
+        torso = ActionPlanesTorso(layout, width, config.num_layers or 4, dtype=dtype)
+        return _Parts(torso, torso, ActionPlanesHead(layout.action_places), ValueHead())
     else:
         torso = BoardTorso(layout, width, config.num_layers or 4, dtype=dtype)
     return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())

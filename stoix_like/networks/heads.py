@@ -8,6 +8,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from flax import linen as nn
 
+from stoix_like.networks.action_planes import BoardFeatures
 from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, VALUE_GAIN, Dense
 from stoix_like.networks.orthogonal import orthogonal
 from stoix_like.networks.packing import PAIR_WIDTH, PackingTokens
@@ -31,16 +32,17 @@ class CategoricalHead(nn.Module):
 
 
 class ValueHead(nn.Module):
-    """Values [B] from features [B, D]."""
+    """Values [B] from features [B, D], or from the summary of BoardFeatures."""
 
     @nn.compact
-    def __call__(self, features: Array) -> Array:
+    def __call__(self, features: Array | BoardFeatures) -> Array:
         """[B] from [B, D]."""
-        return Dense(1, gain=VALUE_GAIN)(features.astype(jnp.float32))[:, 0]
+        return Dense(1, gain=VALUE_GAIN)(_vector(features))[:, 0]
 
 
 class OutcomeHead(nn.Module):
-    """Expected outcomes [B, P] in (-1, 1) from features [B, D]: entry i is of the player i seats after the mover.
+    """Expected outcomes [B, P] in (-1, 1) from features [B, D], or from the summary of BoardFeatures: entry i is of the
+    player i seats after the mover.
 
     They sum to 0: two players have one value and its negative, of more the mean is taken off. Scaled so that none is
     worth more than a win.
@@ -49,15 +51,20 @@ class OutcomeHead(nn.Module):
     num_players: int
 
     @nn.compact
-    def __call__(self, features: Array) -> Array:
+    def __call__(self, features: Array | BoardFeatures) -> Array:
         """[B, P] from [B, D]."""
-        hidden = MLP((OUTCOME_WIDTH,))(features.astype(jnp.float32))
+        hidden = MLP((OUTCOME_WIDTH,))(_vector(features))
         if self.num_players == 2:
             value = jnp.tanh(Dense(1, gain=VALUE_GAIN)(hidden))
             return jnp.concatenate([value, -value], axis=-1)
         values = jnp.tanh(Dense(self.num_players, gain=VALUE_GAIN)(hidden))
         widest = 2.0 - 2.0 / self.num_players  # of one tanh from the mean of all
         return (values - values.mean(axis=-1, keepdims=True)) / widest
+
+
+def _vector(features: Array | BoardFeatures) -> Array:
+    """[B, D] float32."""
+    return (features.summary if isinstance(features, BoardFeatures) else features).astype(jnp.float32)
 
 
 class PairHead(nn.Module):

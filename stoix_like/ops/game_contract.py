@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.errors import UnsupportedEnvironmentError
-from stoix_like.games import BoardGame
+from stoix_like.games import ActionPlaces, BoardGame
 
 
 def check_game(game: BoardGame) -> None:
@@ -60,6 +60,9 @@ def _check_functions(game: BoardGame, state: Any) -> None:
         what = f"observe shows planes {planes.dtype} {planes.shape}"
         hint = f"planes are bool [{num_cells}, channels]: the mover's cells, those of others, then what you like"
         raise _broken(game, what, hint)
+    if not 0 <= game.layout.num_shared_planes < planes.shape[1]:
+        what = f"layout.num_shared_planes is {game.layout.num_shared_planes} of {planes.shape[1]} planes"
+        raise _broken(game, what, "it is the number of the last planes that are the same on all cells")
     if game.picture is not None:
         _check_picture(game, jax.eval_shape(game.picture, state))
     found = {
@@ -116,6 +119,28 @@ def _check_layout(game: BoardGame) -> None:
         if table.min(initial=0) < low or table.max(initial=0) >= num_cells:
             hint = f"its entries are cells, {low} to {num_cells - 1}"
             raise _broken(game, f"{name} has entries from {table.min()} to {table.max()}", hint)
+    if layout.action_places is not None:
+        _check_places(game, layout.action_places)
+
+
+def _check_places(game: BoardGame, places: ActionPlaces) -> None:
+    num_cells, on_cells = game.layout.num_cells, places.cells >= 0
+    for name, table in places._asdict().items():
+        if table.shape != (game.num_actions,) or not np.issubdtype(table.dtype, np.integer):
+            hint = f"make it integers ({game.num_actions},)"
+            raise _broken(game, f"layout.action_places.{name} is {table.dtype} {table.shape}", hint)
+    for name, table in (("cells", places.cells), ("landings", places.landings)):
+        if table.min() < -1 or table.max() >= num_cells:
+            what = f"layout.action_places.{name} has entries from {table.min()} to {table.max()}"
+            raise _broken(game, what, f"its entries are cells, 0 to {num_cells - 1}, or -1")
+    pairs = np.stack([places.cells, places.landings])[:, places.landings >= 0]
+    for what, keys in (("cell and plane", np.stack([places.cells, places.planes])), ("cell and landing", pairs)):
+        if len(np.unique(keys, axis=1).T) != keys.shape[1] or (keys < -1).any():
+            raise _broken(game, f"layout.action_places has two actions of one {what}", "give each a place of its own")
+    numbers = np.sort(places.planes[~on_cells])
+    if not on_cells.any() or (places.landings >= 0)[~on_cells].any() or (numbers != np.arange(len(numbers))).any():
+        what = "layout.action_places has actions without a cell that are not numbered from 0 on, or land"
+        raise _broken(game, what, "give them the planes 0, 1, …, and no landing")
 
 
 def _check_coordinates(game: BoardGame, coordinates: np.ndarray) -> None:

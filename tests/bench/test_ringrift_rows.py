@@ -19,6 +19,8 @@ def test_every_part_is_a_row_and_games_stand_beside_the_plain_rules(monkeypatch)
         monkeypatch.setattr(ringrift, name, value)
     rows = {row.name.split("/")[1]: row for row in ringrift.ringrift_suite()}
     assert list(rows) == ["regions", "mobility", "legal_actions", "random_action", "step", "games", "search"]
+    assert rows["search"].name == "ringrift/search/othello/4x2"  # the last one
+    assert rows["search"].reference > 0
     assert all(row.value > 0 for row in rows.values())
     assert rows["regions"].reference > 0
     games = rows["games"]

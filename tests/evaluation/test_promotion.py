@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.evaluation import promotion, promotion_rates
 from stoix_like.evaluation.elo import expected_score
@@ -136,6 +137,30 @@ def test_equal_players_are_promoted_in_at_most_five_percent_and_a_hundred_elo_mo
     assert better.promoted >= 0.5
     assert much_better.promoted >= 0.95
     assert much_better.mean_groups < better.mean_groups < RULE.most_groups
+
+
+@pytest.mark.parametrize("num_players", [3, full(4)])
+def test_of_more_players_equals_are_promoted_in_at_most_five_percent_too(num_players):
+    equal, better = (
+        promotion_rates.simulate_rule(RULE, elo, num_players=num_players, num_matches=1000) for elo in (0.0, 100.0)
+    )
+    assert equal.promoted <= 0.05
+    assert equal.rejected >= 0.8
+    assert better.promoted >= 0.95
+    assert better.mean_groups < RULE.most_groups
+
+
+@pytest.mark.parametrize("num_players", [2, 3, 4])
+def test_the_mean_score_among_several_is_that_of_two(num_players):
+    """By Luce's axiom, whoever else plays; seats that are worth more bring it closer to one half."""
+    generator, even = np.random.default_rng(0), np.zeros((100_000, num_players))
+    for elo in (0.0, 100.0, 400.0):
+        scores = promotion_rates._simulated_rankings(even, elo, generator)
+        assert scores.shape == (100_000, num_players)
+        assert scores.mean() == pytest.approx(expected_score(elo), abs=0.004)
+        assert set(np.unique(scores)) == {place / (num_players - 1) for place in range(num_players)}
+    seats = generator.normal(0.0, 200.0, even.shape)
+    assert 0.5 < promotion_rates._simulated_rankings(seats, 100.0, generator).mean() < expected_score(100.0) - 0.02
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ import pytest
 from stoix_like.config.checks.board_games import GAMES
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import UnsupportedEnvironmentError
-from stoix_like.games import Picture
+from stoix_like.games import ActionPlaces, Picture
 from stoix_like.ops.game_contract import check_game
 from stoix_like.types import Observation
 
@@ -31,6 +31,17 @@ def stepping_to(dtype):
 
 def layout(**changes):
     return {"layout": GAME.layout._replace(**changes)}
+
+
+#: Of seven columns five are on cells, the sixth leads from one to another, and the last stands for itself.
+ACTION_PLACES = ActionPlaces(*np.int32([[0, 0, 1, 2, 3, 4, -1], [0, 1, 0, 0, 0, 0, 0], [-1, -1, -1, -1, -1, 5, -1]]))
+
+
+def placed(name, action, value):
+    """The places with another entry."""
+    table = getattr(ACTION_PLACES, name).copy()
+    table[action] = value
+    return layout(action_places=ACTION_PLACES._replace(**{name: table}))
 
 
 def symmetries(**changes):
@@ -63,6 +74,20 @@ BREACHES = {
     "layout.neighbors has 41 rows": layout(neighbors=GAME.layout.neighbors[1:]),
     "layout.lines.cells has entries from 1 to 42": layout(lines=LINES._replace(cells=LINES.cells + 1)),
     "layout.lines.below has entries": layout(lines=LINES._replace(below=LINES.below - 1)),
+    "layout.action_places.cells is int32 \\(6,\\)": layout(
+        action_places=ACTION_PLACES._replace(cells=ACTION_PLACES.cells[1:])
+    ),
+    "layout.action_places.planes is float64 \\(7,\\)": layout(action_places=ACTION_PLACES._replace(planes=np.zeros(7))),
+    "layout.action_places.cells has entries from -1 to 42": placed("cells", 0, 42),
+    "layout.action_places.landings has entries from -2 to 5": placed("landings", 0, -2),
+    "layout.action_places has two actions of one cell and plane": placed("planes", 1, 0),
+    "layout.action_places has two actions of one cell and landing": layout(
+        action_places=ActionPlaces(
+            *np.int32([[0, 0, 1, 2, 3, 4, -1], [0, 1, 0, 0, 0, 0, 0], [5, 5, -1, -1, -1, 5, -1]])
+        )
+    ),
+    "layout.action_places has actions without a cell that are not numbered": placed("planes", 6, 1),
+    "layout.num_shared_planes is 2 of 2 planes": layout(num_shared_planes=2),
     "symmetries has 2 rows of cells and 1": symmetries(actions=GAME.symmetries.actions[:1]),
     "symmetries.cells \\(2, 42\\) is no table": symmetries(cells=GAME.symmetries.cells[::-1]),
     "symmetries.actions \\(2, 7\\) is no table": symmetries(actions=np.zeros((2, 7), np.int32)),
@@ -80,3 +105,7 @@ BREACHES = {
 def test_a_breach_is_named(said):
     with pytest.raises(UnsupportedEnvironmentError, match=said):
         check_game(GAME._replace(**BREACHES[said]))
+
+
+def test_places_of_actions_that_fit_are_no_breach():
+    check_game(GAME._replace(**layout(action_places=ACTION_PLACES, num_shared_planes=1)))

@@ -201,7 +201,7 @@ def update(
     budget = learning.add_to_budget(state.budget, num_added, settings, hyper.max_reuse)
     factor = linear_decay(settings.decays_rates, state.step, hyper.num_updates)
     before = Learning(state.params, state.optimizer, budget)
-    setup = LearningSetup(network, ring, game.symmetries, settings)
+    setup = LearningSetup(game, network, ring, settings)
     with phase("optimise"):
         after, learning_metrics = learning.learn(setup, hyper, factor, before, replay, state.step, key("replay"))
     metrics |= learning_metrics

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.alphazero.packing import unpack
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
@@ -18,7 +19,7 @@ from stoix_like.algorithms.alphazero.state import (
     Sample,
 )
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients
-from stoix_like.games import Symmetries
+from stoix_like.games import BoardGame, Symmetries
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Ring, RingState
@@ -50,9 +51,9 @@ def add_to_budget(
 class LearningSetup(NamedTuple):
     """What gradient steps are made with."""
 
+    game: BoardGame
     network: Network  # its critic predicts outcomes [B, P]
     ring: Ring
-    symmetries: Symmetries
     settings: AlphaZeroSettings
 
 
@@ -68,7 +69,7 @@ def learn(
     """(parameters, optimiser and budget, metrics) after as many gradient steps as the budget allows.
 
     Args:
-        setup: network, ring, symmetries, sizes; at most `most_gradient_steps` are made.
+        setup: game, network, ring, sizes; at most `most_gradient_steps` are made.
         hyper: rates and weights.
         factor: on the learning rates.
         learning: what the steps change.
@@ -104,9 +105,9 @@ def _gradient_step(
     draw_key, symmetry_key = jax.random.split(key)
     batch_size = setup.settings.batch_size
     with phase("replay"):
-        batch = setup.ring.sample(replay, draw_key)
+        batch = unpacked(setup.game, setup.ring.sample(replay, draw_key))
         if setup.settings.use_symmetries:
-            batch = in_random_symmetries(setup.symmetries, batch, symmetry_key)
+            batch = in_random_symmetries(setup.game.symmetries, batch, symmetry_key)
     params, optimizer, budget = learning
     gradients, metrics = jax.grad(loss, has_aux=True)(params.online, setup.network, hyper, batch)
     metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
@@ -125,11 +126,18 @@ def _mean_metrics(budget: LearningBudget, is_taken: Array, metrics: Metrics) -> 
     return means
 
 
+def unpacked(game: BoardGame, batch: Sample) -> Sample:
+    """Samples [B, ...] with observations and policies over all actions."""
+    observation, policy = unpack(game, batch.observation, batch.policy)
+    return batch._replace(observation=observation, policy=policy)
+
+
 def in_random_symmetries(symmetries: Symmetries, batch: Sample, key: Key) -> Sample:
     """The samples [B, ...], each seen in a symmetry of the board drawn for it. Values do not change.
 
     A position with a legal action that no symmetry maps is seen as it is.
     """
+    assert isinstance(batch.observation, Observation)  # narrows the type
     drawn = jax.random.randint(key, batch.is_full.shape, 0, len(symmetries.cells))  # [B]
     if symmetries.unmapped is not None:
         drawn = jnp.where(jnp.any(batch.observation.action_mask & symmetries.unmapped[None], axis=1), 0, drawn)
@@ -147,6 +155,7 @@ def loss(params: NetworkParams, network: Network, hyper: AlphaZeroHyper, batch: 
     mean squared error to a mixture of outcome and search value (Silver et al. 2018, doi 10.1126/science.aar6404, eq. 1;
     Danihelka et al. 2022, for the improved policy).
     """
+    assert isinstance(batch.observation, Observation)  # narrows the type
     logits, values = network.actor_critic(params, batch.observation)  # [B, A], [B, P]
     log_policy = jax.nn.log_softmax(logits)
     is_full = batch.is_full.astype(jnp.float32)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.alphazero.packing import pack
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroSettings,
     Position,
@@ -166,8 +167,7 @@ def _move(
         fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), (starts.games, starts.ply))
         games, next_ply = trees.where(ends, fresh, (moved, ply + 1))
     position = Position(
-        observation,
-        found.action_weights,
+        *pack(game, observation, found.action_weights),
         found.values,
         found.network_values[:, 0].astype(jnp.float32),
         player.astype(jnp.int8),

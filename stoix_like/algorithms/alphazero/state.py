@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.alphazero.packing import PackedObservation, pack
 from stoix_like.algorithms.optimizer import OptimizerState, init_optimizer
 from stoix_like.games import BoardGame, GameState
 from stoix_like.replay import RingState
@@ -57,10 +58,10 @@ class AlphaZeroSettings(NamedTuple):
 
 
 class Position(NamedTuple):
-    """One position of a game of self-play and what followed."""
+    """One position of a game of self-play and what followed, as `packing.pack` keeps it."""
 
-    observation: Observation  # [...], planes and legal actions for the mover
-    policy: Array  # [..., A] float32, improved by the search
+    observation: Observation | PackedObservation  # [...], planes and legal actions for the mover
+    policy: Array  # [..., A] float32, or [..., K] float16 of the legal ones, improved by the search
     root_values: Array  # [..., P] float32, the search's, the mover's first
     predicted: Array  # [...] float32, the network's for the mover, before the search
     player: Array  # [...] int8, the mover
@@ -81,8 +82,8 @@ class SelfPlay(NamedTuple):
 class Sample(NamedTuple):
     """What is learned from: a position whose outcome is known."""
 
-    observation: Observation
-    policy: Array  # [..., A] float32
+    observation: Observation | PackedObservation
+    policy: Array  # [..., A] float32, or [..., K] float16
     root_values: Array  # [..., P] float32, of the player i seats after the mover, as the search expected
     outcome: Array  # [..., P] float32, of the player i seats after the mover
     is_full: Array  # [...] bool
@@ -166,14 +167,14 @@ def are_cut(game: BoardGame, settings: AlphaZeroSettings, is_over: Array, plies:
 
 def example_position(game: BoardGame) -> Position:
     """One position as shapes and types."""
-    observation = jax.eval_shape(lambda: game.observe(game.init()))
+    observation, policy = jax.eval_shape(lambda: _kept_example(game))
 
     def shape(dtype: Any, *axes: int) -> Any:
         return jax.ShapeDtypeStruct(axes, dtype)
 
     return Position(
         observation,
-        policy=shape(jnp.float32, game.num_actions),
+        policy=policy,
         root_values=shape(jnp.float32, game.num_players),
         predicted=shape(jnp.float32),
         player=shape(jnp.int8),
@@ -181,6 +182,14 @@ def example_position(game: BoardGame) -> Position:
         is_last=shape(jnp.bool_),
         outcome=shape(jnp.float32, game.num_players),
     )
+
+
+def _kept_example(game: BoardGame) -> tuple[Observation | PackedObservation, Array]:
+    seen = jax.tree.map(lambda x: x[None], game.observe(game.init()))
+    kept: tuple[Observation | PackedObservation, Array] = jax.tree.map(
+        lambda x: x[0], pack(game, seen, jnp.zeros((1, game.num_actions)))
+    )
+    return kept
 
 
 def example_sample(game: BoardGame) -> Sample:

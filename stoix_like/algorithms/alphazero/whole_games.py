@@ -8,11 +8,12 @@ takes the next of the N. A game that is cut after `max_game_plies` ends, too, wi
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from stoix_like.algorithms.alphazero.packing import PackedObservation, pack
 from stoix_like.algorithms.alphazero.self_play import (
     PlaySetup,
     RandomOpenings,
@@ -20,7 +21,7 @@ from stoix_like.algorithms.alphazero.self_play import (
     choose_actions,
     random_openings,
 )
-from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, are_cut, longest_game
+from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, are_cut, example_position, longest_game
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
@@ -38,8 +39,8 @@ class GameRecords(NamedTuple):
     num_plies: Array  # [N] int32, of the whole game; 0 while it goes on
     is_cut: Array  # [N] bool, it was cut, and its outcome is not known
     outcome: Array  # [N, P] float32
-    observation: Observation  # [N, H, ...], planes and legal actions for the mover
-    policy: Array  # [N, H, A] float32, improved by the search
+    observation: Observation | PackedObservation  # [N, H, ...], planes and legal actions for the mover
+    policy: Array  # [N, H, A] float32, or [N, H, K] float16 of the legal ones, improved by the search
     root_values: Array  # [N, H, P] float32, the search's, the mover's first
     predicted: Array  # [N, H] float32, the network's for the mover, before the search
     player: Array  # [N, H] int8, the mover
@@ -78,16 +79,20 @@ def begin(game: BoardGame, settings: AlphaZeroSettings, num_games: int, num_slot
 
 def _empty_records(game: BoardGame, settings: AlphaZeroSettings, openings: RandomOpenings) -> GameRecords:
     num_games, num_players, longest = len(openings.ply), game.num_players, longest_game(game, settings.max_game_plies)
-    observation = jax.eval_shape(lambda: game.observe(game.init()))
+    position = example_position(game)
     moves = jnp.full((num_games, longest), -1, jnp.int16)
+
+    def empty(example: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.zeros((num_games, longest, *x.shape), x.dtype), example)
+
     return GameRecords(
         moves=moves.at[:, : openings.moves.shape[1]].set(openings.moves),
         num_random=openings.ply,
         num_plies=jnp.zeros((num_games,), jnp.int32),
         is_cut=jnp.zeros((num_games,), bool),
         outcome=jnp.zeros((num_games, num_players)),
-        observation=jax.tree.map(lambda x: jnp.zeros((num_games, longest, *x.shape), x.dtype), observation),
-        policy=jnp.zeros((num_games, longest, game.num_actions)),
+        observation=empty(position.observation),
+        policy=empty(position.policy),
         root_values=jnp.zeros((num_games, longest, num_players)),
         predicted=jnp.zeros((num_games, longest)),
         player=jnp.zeros((num_games, longest), jnp.int8),
@@ -182,8 +187,7 @@ def _recorded(
     records, place = batch.records, (batch.game_index, batch.ply)
     positions = (
         action.astype(jnp.int16),
-        jax.vmap(game.observe)(batch.games),
-        found.action_weights,
+        *pack(game, jax.vmap(game.observe)(batch.games), found.action_weights),
         found.values,
         found.network_values[:, 0].astype(jnp.float32),
         jax.vmap(game.player)(batch.games).astype(jnp.int8),

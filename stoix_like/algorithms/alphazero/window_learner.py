@@ -63,7 +63,7 @@ def update(
     """(the state `most_gradient_steps` gradient steps later, metrics)."""
     factor = linear_decay(settings.decays_rates, state.step, state.hyper.num_updates)
     before = Learning(state.params, state.optimizer, _full_budget(settings))
-    setup = LearningSetup(network, ring, game.symmetries, settings)
+    setup = LearningSetup(game, network, ring, settings)
     with phase("optimise"):
         key = role_key(state.key, "replay", step=state.step)
         after, metrics = learning.learn(setup, state.hyper, factor, before, state.replay, state.step, key)

@@ -12,7 +12,7 @@ from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.loading.documents import print_yaml
 from stoix_like.runtime.loading.flags import parse_flags
-from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_of_game
 from stoix_like.runtime.runs.sources import load_config
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _report_format(result: TrainResult) -> None:
 
 def _preset_of_game(argv: list[str]) -> str:
     task_id = parse_flags(argv, AlphaZeroConfig).layer.get("task_id", ("connect_four", ""))[0]
-    preset = f"alphazero/{parse_game(task_id)[0]}" if is_game(task_id) else ""
-    return preset if preset in preset_paths() else DEFAULT_PRESETS["alphazero"]
+    return preset_of_game("alphazero", *parse_game(task_id)) if is_game(task_id) else DEFAULT_PRESETS["alphazero"]
 
 
 def _train(algorithm: str, config_type: type, argv: list[str], default_config: str | None = None) -> TrainResult | int:

@@ -24,12 +24,11 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.loading.documents import print_yaml
-from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_of_game
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.files.iteration_start import SKIPPED, IterationStart, read_start
-from stoix_like.selfplay.loops import games
 from stoix_like.selfplay.watch.status import layouts
 
 ALGORITHM = "selfplay"  # in the names of presets
@@ -219,7 +218,7 @@ def _game_flags(arguments: argparse.Namespace) -> list[str]:
 
 def _preset_of_game(argv: list[str]) -> str:
     task_id = flags.parse_flags(argv, SelfPlayConfig).layer.get("task_id", ("connect_four", ""))[0]
-    return games.preset_of(parse_game(task_id)[0]) if is_game(task_id) else DEFAULT_PRESETS[ALGORITHM]
+    return preset_of_game(ALGORITHM, *parse_game(task_id)) if is_game(task_id) else DEFAULT_PRESETS[ALGORITHM]
 
 
 def _refuse_flags_of_the_pipeline(overridden: frozenset[str]) -> None:

@@ -73,6 +73,12 @@ def canonical_name(text: str) -> str:
     return name if num_players == GAMES[name][0] else game_key(name, num_players)
 
 
+def is_named(text: str, name: str, num_players: int) -> bool:
+    """Whether a text means this game: `hex8` does with any number of players, `hex8:2` and `hex8_2p` with two."""
+    found, players = _split(text)
+    return found == name and players in (None, num_players)
+
+
 def game_key(name: str, num_players: int) -> str:
     """The one way that folders and tables write a game: `connect_four_2p`."""
     return f"{name}_{num_players}p"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stoix_like.config.checks.access import leaf_sections
-from stoix_like.config.checks.board_games import parse_game
+from stoix_like.config.checks.board_games import is_named, parse_game
 from stoix_like.config.checks.selfplay import NETWORK_ENGINE, owned_problems
 from stoix_like.config.checks.values import nearest
 from stoix_like.config.sections.continuous_loop import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.selfplay import SelfPlayConfig
-from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
+from stoix_like.errors import ConfigError
 
 _DEFAULTS = LoopConfig()
 #: {leaf: the section that sets it} of the leaves that no game may have as its own, and of those that one game may.
@@ -169,12 +168,12 @@ def check_game_leaves(config: UnifiedLoopConfig) -> None:
 
     Raises UnsupportedEnvironmentError for a game of the loop that does not exist.
     """
-    here, homes = {name for name, _ in games_of(config.loop.games)}, leaf_sections(SelfPlayConfig)
+    here, homes = games_of(config.loop.games), leaf_sections(SelfPlayConfig)
     problems = owned_problems("loop.game_leaves", config.loop.game_leaves, _OWNED | _OF_ALL)
     for key, value in config.loop.game_leaves.items():
         if not isinstance(value, Mapping):
             problems += [] if key in homes else [f"loop.game_leaves: no leaf '{key}'{nearest(key, homes)}"]
-        elif not _is_one_of(key, here):
+        elif not any(is_named(key, *game) for game in here):
             problems.append(f"loop.game_leaves: '{key}' is no game of this loop")
         else:
             where = f"loop.game_leaves.{key}"
@@ -182,13 +181,6 @@ def check_game_leaves(config: UnifiedLoopConfig) -> None:
             problems += owned_problems(where, value, _OWNED)
     if problems:
         raise ConfigError(problems, "write {leaf: value} for all games, or {game: {leaf: value}} for one")
-
-
-def _is_one_of(text: str, names: Collection[str]) -> bool:
-    """Whether it is one of these games, with or without its number of players."""
-    with contextlib.suppress(UnsupportedEnvironmentError):
-        return parse_game(text)[0] in names
-    return False
 
 
 def with_game_leaves(config: UnifiedLoopConfig, leaves: Mapping[str, Any]) -> UnifiedLoopConfig:
@@ -200,11 +192,12 @@ def with_game_leaves(config: UnifiedLoopConfig, leaves: Mapping[str, Any]) -> Un
     return dataclasses.replace(config, loop=dataclasses.replace(config.loop, game_leaves={**given, **leaves}))
 
 
-def leaves_of(config: UnifiedLoopConfig, name: str) -> dict[str, Any]:
-    """{leaf: value} of `game_leaves` for a game: those of all games, then its own."""
+def leaves_of(config: UnifiedLoopConfig, name: str, num_players: int) -> dict[str, Any]:
+    """{leaf: value} of `game_leaves` for a game: those of all games, then its own, then those of its own with this
+    number of players."""
     given = config.loop.game_leaves
-    own = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
-    for key, value in given.items():
-        if isinstance(value, Mapping) and parse_game(key)[0] == name:
-            own |= value
-    return own
+    found = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
+    own = [key for key, value in given.items() if isinstance(value, Mapping) and is_named(key, name, num_players)]
+    for key in sorted(own, key=lambda key: key != name):
+        found |= given[key]
+    return found

@@ -124,7 +124,7 @@ class ArchitectureConfig:
     compute_dtype: Literal["float32", "bfloat16"] = leaf(
         "float32", "type of torso arithmetic; losses stay float32", SHAPE
     )
-    observation_adapter: Literal["dense", "binpack", "grid", "cells", "board", "lines"] | None = leaf(
+    observation_adapter: Literal["dense", "binpack", "grid", "cells", "board", "lines", "action_planes"] | None = leaf(
         None, "network family; null = by task", SHAPE
     )
     seed: int = leaf(0, "root of all randomness", FIXED | SEED, low=0, high=2**31 - 1)

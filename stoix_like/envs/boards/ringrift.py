@@ -18,11 +18,11 @@ from stoix_like.envs.ringrift.actions import Actions, make_actions
 from stoix_like.envs.ringrift.boards import NOWHERE, RINGS_PER_PLAYER, Board
 from stoix_like.envs.ringrift.endings import outcome
 from stoix_like.envs.ringrift.heuristic import preference
-from stoix_like.envs.ringrift.planes import planes
+from stoix_like.envs.ringrift.planes import num_shared_planes, planes
 from stoix_like.envs.ringrift.sets import as_bools
 from stoix_like.envs.ringrift.state import NOT_OVER, RingRiftState, Rules, make_rules, position_of
 from stoix_like.errors import ConfigError
-from stoix_like.games import BoardGame, BoardLayout, Picture, Symmetries, Wording
+from stoix_like.games import ActionPlaces, BoardGame, BoardLayout, Picture, Symmetries, Wording
 from stoix_like.types import Array, Observation
 
 T = TypeVar("T")
@@ -156,6 +156,21 @@ def _layout(rules: Rules, actions: Actions) -> BoardLayout:
         neighbors=np.array(neighbors, np.int32),
         action_names=wording.action_names(rules, actions),
         coordinates=None if board.kind == "square" else board.coordinates[:, ::-1].astype(np.int32),
+        action_places=action_places(actions),
+        num_shared_planes=num_shared_planes(rules),
+    )
+
+
+def action_places(actions: Actions) -> ActionPlaces:
+    """Actions by cell. The sets of legal actions have a row for each kind: rings to place, direction and distance of a
+    pair, axis of a line, colour of a region, payment. Of hexagons the rows of the fourth axis are empty."""
+    on_cells = actions.start >= 0
+    planes = np.unique(actions.row, return_inverse=True)[1]
+    others = np.cumsum(~on_cells) - 1
+    return ActionPlaces(
+        cells=actions.start,
+        planes=np.where(on_cells, planes, others).astype(np.int32),
+        landings=actions.landing,
     )
 
 

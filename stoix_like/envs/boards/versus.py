@@ -60,10 +60,17 @@ def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> E
         task_id=game.name,
         episode_metrics=lambda state, _timestep: _result(game.outcome(state.game), state.seat),
         rekey=lambda state, key: state._replace(key=key),
-        observation_adapter="board" if game.layout.lines is None else "lines",
+        observation_adapter=_adapter(game),
         game=game,
         time_limit=game.max_plies,
     )
+
+
+def _adapter(game: BoardGame) -> str:
+    """The network that fits the board."""
+    if game.layout.action_places is not None:
+        return "action_planes"
+    return "board" if game.layout.lines is None else "lines"
 
 
 def _reset(game: BoardGame, opponent: Player, openings: np.ndarray, key: Key) -> tuple[VersusState, TimeStep]:

@@ -69,5 +69,10 @@ def _scalars(rules: Rules, state: RingRiftState) -> Array:
 def num_planes(rules: Rules) -> int:
     """Channels."""
     players, height = rules.num_players, rules.board.max_height
-    sets = 2 + height * players + 2 * (height - 1) + 2 * players + 1
-    return sets + players * (len(_HAND) + 2 * len(_SIXTHS)) + players + 2 + 3 + NUM_PHASES - 1
+    return 2 + height * players + 2 * (height - 1) + 2 * players + 1 + num_shared_planes(rules)
+
+
+def num_shared_planes(rules: Rules) -> int:
+    """Channels that are the same on all cells, the last ones."""
+    players = rules.num_players
+    return players * (len(_HAND) + 2 * len(_SIXTHS)) + players + 2 + 3 + NUM_PHASES - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import stoix_like
+from stoix_like.config.checks.board_games import game_key, is_game, parse_game
 from stoix_like.config.checks.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.strict_yaml import read_sections
@@ -62,6 +63,23 @@ def preset_paths(*, sweeps: bool = False) -> dict[str, Path]:
         for name, path in named.items()
         if name.startswith("sweep/") == sweeps and not name.startswith(f"{PROMPTS}/")
     }
+
+
+def preset_of_game(algorithm: str, name: str, num_players: int) -> str:
+    """The preset of a board game: with this number of players, of the game, of the game with another number of players
+    or without its swap; or the algorithm's default."""
+    presets = [preset for preset in preset_paths() if preset.startswith(f"{algorithm}/")]
+    for one in (name, name.removesuffix("_swap")):
+        exact = [f"{algorithm}/{game_key(one, num_players)}", f"{algorithm}/{one}"]
+        others = [preset for preset in presets if is_game(preset.partition("/")[2]) and _game_of(preset) == one]
+        for preset in exact + others:
+            if preset in presets:
+                return preset
+    return DEFAULT_PRESETS[algorithm]
+
+
+def _game_of(preset: str) -> str:
+    return parse_game(preset.partition("/")[2])[0]
 
 
 def find(name: str, kind: str, flag: str = "") -> Path:

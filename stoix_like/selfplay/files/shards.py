@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stoix_like.algorithms.alphazero.packing import PackedObservation
 from stoix_like.algorithms.alphazero.whole_games import GameRecords
 from stoix_like.errors import CheckpointError
 from stoix_like.games import BoardGame
+from stoix_like.selfplay.files.policies import OVER_ALL, OVER_LEGAL, policy_arrays, policy_problems
+from stoix_like.types import Observation
 
-FORMAT = 3  # of what is written
-FORMATS = (2, FORMAT)  # of what is read
+FORMATS = (2, 3)  # that are read; the last one is written
+PACKED_FORMAT = 4  # of games with many actions, whose policies are over the legal ones
 #: By format: what the number of a game is made of beside its moves. Planes and legal moves follow from these.
-_IDENTITY = {2: ("policy",), 3: ("policy", "root_values", "is_full")}
+_IDENTITY = {2: ("policy",), 3: ("policy", "root_values", "is_full"), 4: ("policy", "root_values", "is_full")}
 _OUTCOME_SINCE = 3  # the format from which on the outcome is part of it, too
 
 
@@ -54,8 +57,7 @@ _ARRAYS = {
     "game_id": ("uint64", "N"),
     "game": ("int32", "M"),  # row of the game of each position, ascending; and its plies ascend
     "packed_planes": ("uint8", "MB"),  # for the mover, eight values in a byte, see `pack_planes`
-    "legal": ("bool", "MA"),
-    "policy": ("float32", "MA"),
+    **OVER_ALL,  # or OVER_LEGAL
     "root_values": ("float32", "MP"),  # the search's, the mover's first
     "predicted": ("float32", "M"),  # the network's for the mover, before the search
     "player": ("int8", "M"),  # the mover
@@ -67,16 +69,23 @@ KIND = "selfplay"
 _TEXTS = ("kind", "format", "game_name", *ShardOrigin._fields)
 _NUM_CUT = "num_cut"  # a text of shards whose games may be cut: how many were, and are left out
 _VALUES = ("root_values", "predicted", "outcome")  # from -1 to 1
-_ROOM = 1e-5  # that rounding may add
+_ROOM, _SUM_TOLERANCE = 1e-5, 1e-3  # that rounding may add, to a value and to a sum of outcomes
+
+
+def formats_of(game: BoardGame) -> tuple[int, ...]:
+    """The formats of a game that are read, of which the last one is written."""
+    return FORMATS if game.max_legal is None else (*FORMATS, PACKED_FORMAT)
 
 
 def shard_arrays(
-    game: BoardGame, records: GameRecords, origin: ShardOrigin, version: int = FORMAT
+    game: BoardGame, records: GameRecords, origin: ShardOrigin, version: int | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays of finished games, on the host. Another `version` has the numbers of games of that format.
+    """The arrays of finished games, on the host. Another `version` than the newest has the numbers of games of that
+    format.
 
     Games that were cut are left out. Without any other there is no shard.
     """
+    version = formats_of(game)[-1] if version is None else version
     num_cut, may_be_cut = int(records.is_cut.sum()), records.moves.shape[1] < game.max_plies
     if num_cut:
         records = GameRecords(*(jax.tree.map(lambda rows: rows[~records.is_cut], each) for each in records))
@@ -88,21 +97,28 @@ def shard_arrays(
         "num_plies": records.num_plies,
         "outcome": records.outcome,
         "game": np.nonzero(is_position)[0],
-        "packed_planes": pack_planes(records.observation.agent_view[is_position]),
-        "legal": records.observation.action_mask[is_position],
+        **_seen(records.observation, is_position),
         "policy": records.policy[is_position],
         "root_values": records.root_values[is_position],
         "predicted": records.predicted[is_position],
         "player": records.player[is_position],
         "is_full": records.is_full[is_position],
     }
-    typed = {name: np.asarray(array, _ARRAYS[name][0]) for name, array in arrays.items()}
+    types = _ARRAYS | policy_arrays(game)
+    typed = {name: np.asarray(array, types[name][0]) for name, array in arrays.items()}
     typed["game_id"] = game_ids(typed, version)
     typed = {name: typed[name] for name in _ARRAYS}
     texts = {"kind": KIND, "format": str(version), "game_name": game.name}
     texts |= {name: str(value) for name, value in origin._asdict().items()}
     texts |= {_NUM_CUT: str(num_cut)} if may_be_cut else {}
     return typed | {f"text_{name}": np.array(text) for name, text in texts.items()}
+
+
+def _seen(observation: Observation | PackedObservation, rows: np.ndarray) -> dict[str, Any]:
+    """Planes and legal actions of the positions `rows` [N, H] of observations [N, H, ...]."""
+    if isinstance(observation, PackedObservation):
+        return {"packed_planes": observation.planes[rows], "legal": observation.legal[rows]}
+    return {"packed_planes": pack_planes(observation.agent_view[rows]), "legal": observation.action_mask[rows]}
 
 
 def _up_to(plies: int, moves: np.ndarray) -> np.ndarray:
@@ -136,7 +152,7 @@ def packed_size(shape: tuple[int, ...]) -> int:
     return -(-math.prod(shape) // 8)
 
 
-def game_ids(arrays: Mapping[str, np.ndarray], version: int = FORMAT) -> np.ndarray:
+def game_ids(arrays: Mapping[str, np.ndarray], version: int = FORMATS[-1]) -> np.ndarray:
     """[N] uint64, of each game of a shard: the same game has the same number wherever it stands.
 
     It is made of all that is learned from; in format 2, of the moves and policies alone.
@@ -197,8 +213,8 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
         yield f"it is of kind {kind!r}, and games of evaluations are never learned from"
     if (name := text_of(arrays, "game_name")[:40]) != game.name:
         yield f"it is of {name!r}"
-    if (version := text_of(arrays, "format")[:10]) not in map(str, FORMATS):
-        yield f"it has format {version!r}, and this version reads {_numbers(FORMATS)}"
+    if (version := text_of(arrays, "format")[:10]) not in map(str, formats := formats_of(game)):
+        yield f"it has format {version!r}, and this version reads {_numbers(formats)}"
     if not _has_origin(arrays):
         yield "it does not say where it comes from"
     if further := arrays.keys() - _ARRAYS.keys() - {f"text_{name}" for name in (*_TEXTS, _NUM_CUT)}:
@@ -208,9 +224,11 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
         yield "it has no games"
     sizes = {"N": len(arrays["num_plies"]), "M": len(arrays["player"]), "H": game.max_plies, "P": game.num_players}
     planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
-    yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "B": packed_size(planes)})
+    sizes |= {"A": game.num_actions, "B": packed_size(planes), "K": game.max_legal or 0}
+    types = _ARRAYS | (OVER_LEGAL if int(version) == PACKED_FORMAT else OVER_ALL)
+    yield from shape_problems(types, arrays, sizes)
     yield from _game_problems(arrays)
-    yield from float_problems(arrays, _VALUES)
+    yield from float_problems(game, arrays, _VALUES)
     if (game_ids(arrays, int(version)) != arrays["game_id"]).any():
         yield "a game's number is not that of what is learned from it"
 
@@ -250,22 +268,20 @@ def _game_problems(arrays: dict[str, np.ndarray]) -> Iterator[str]:
         yield "a move is below -1, which stands behind the last one"
 
 
-def float_problems(arrays: dict[str, np.ndarray], values: Sequence[str]) -> Iterator[str]:
+def float_problems(game: BoardGame, arrays: dict[str, np.ndarray], values: Sequence[str]) -> Iterator[str]:
     """Values out of their range, policies that are none, outcomes that do not sum to 0.
 
     Args:
-        arrays: with `policy` [M, A], `legal` [M, A] and `outcome` [..., P].
+        game: whose policies they are.
+        arrays: with `policy` and `legal` [M, A] or [M, K], and `outcome` [..., P].
         values: the names of what is from -1 to 1.
     """
-    for name in ("policy", *values):
+    for name in values:
         if not np.isfinite(arrays[name]).all():
             yield f"{name} has values that are not finite"
     for name in values:
         if (largest := np.abs(arrays[name]).max(initial=0.0)) > 1.0 + _ROOM:
             yield f"{name} has {largest:.6g}, and no value is beyond 1"
-    policy, tolerance = arrays["policy"], 1e-3
-    sums = np.abs(policy.sum(axis=1, dtype=np.float64) - 1.0).max(initial=0.0)
-    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or not sums <= tolerance:
-        yield "a policy is no distribution over legal moves"
-    if np.abs(arrays["outcome"].sum(axis=1)).max(initial=0.0) > tolerance:
+    yield from policy_problems(game.num_actions, arrays)
+    if np.abs(arrays["outcome"].sum(axis=1)).max(initial=0.0) > _SUM_TOLERANCE:
         yield "an outcome does not sum to 0"

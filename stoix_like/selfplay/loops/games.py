@@ -15,16 +15,10 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.config import HINT, config_of_preset
 from stoix_like.runtime.loading.flags import ParsedFlags
-from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
+from stoix_like.runtime.loading.presets import preset_of_game
 from stoix_like.selfplay.files.folders import Layout
 
 ALGORITHM = "selfplay"  # in the names of presets
-
-
-def preset_of(name: str) -> str:
-    """The preset of a game: its own, or that of connect four."""
-    preset = f"{ALGORITHM}/{name}"
-    return preset if preset in preset_paths() else DEFAULT_PRESETS[ALGORITHM]
 
 
 def game_config(name: str, num_players: int, leaves: Mapping[str, Any], given: Layer) -> SelfPlayConfig:
@@ -41,7 +35,8 @@ def game_config(name: str, num_players: int, leaves: Mapping[str, Any], given: L
         UnsupportedEnvironmentError: no such game.
     """
     key = game_key(*parse_game(f"{name}:{num_players}"))
-    config: SelfPlayConfig = config_of_preset(SelfPlayConfig, preset_of(name), {"task_id": key, **leaves}, given)
+    preset = preset_of_game(ALGORITHM, name, num_players)
+    config: SelfPlayConfig = config_of_preset(SelfPlayConfig, preset, {"task_id": key, **leaves}, given)
     return config
 
 

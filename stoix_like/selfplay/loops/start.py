@@ -177,7 +177,7 @@ def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tu
     set_here["min_samples"] = config.training.min_samples_to_trigger
     given = games.layer_of_words(words)
     chosen = {
-        game: games.game_config(*game, set_here | leaves_of(config, game[0]), given) for game in games_of(section.games)
+        game: games.game_config(*game, set_here | leaves_of(config, *game), given) for game in games_of(section.games)
     }
     _check_folder(Path(section.save_dir), chosen)
     return chosen

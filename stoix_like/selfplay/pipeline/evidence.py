@@ -83,7 +83,7 @@ def _game_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> str | No
         return "games of an opening that the list does not have"
     if (moves[:, :, : book.shape[1]] != book[opening][:, None]).any():
         return "a game does not begin with its opening"
-    replayed = pipeline.play_moves(moves.reshape(-1, moves.shape[-1]))
+    replayed = pipeline.play_to_end(moves.reshape(-1, moves.shape[-1]))
     is_played = np.arange(moves.shape[2]) < arrays["plies"][:, :, None]
     if (is_played != (moves >= 0)).any() or (moves < -1).any():
         return "a game does not have as many moves as it says"

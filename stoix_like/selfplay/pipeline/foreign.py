@@ -134,7 +134,7 @@ def has_unseen(pipeline: Pipeline) -> bool:
 
 def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], path: Path) -> None:
     check_shard(pipeline.game, arrays, str(path))
-    if problem := rule_problem(pipeline.play_moves(arrays["moves"]), arrays):
+    if problem := rule_problem(pipeline.play_moves, pipeline.game, arrays):
         raise CheckpointError(f"{path} does not follow the rules of {pipeline.game.name}: {problem}", "leave it out")
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from stoix_like.algorithms import alphazero
-from stoix_like.algorithms.alphazero import AlphaZeroSettings, Sample, example_sample, learning
+from stoix_like.algorithms.alphazero import AlphaZeroSettings, Sample, learning
 from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.checks.board_games import game_key, parse_game
 from stoix_like.config.sections.selfplay import SelfPlayConfig
@@ -25,7 +24,7 @@ from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.weights import parameters
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.stored import KnownShards
-from stoix_like.selfplay.files.verify_games import make_play_moves
+from stoix_like.selfplay.files.verify_games import Replay, make_play_moves
 from stoix_like.selfplay.pipeline.game_bounds import check_bounds
 from stoix_like.selfplay.pipeline.game_programs import GamePrograms
 from stoix_like.selfplay.pipeline.match_programs import MatchPrograms
@@ -113,8 +112,7 @@ class Pipeline:
     @functools.cached_property
     def planes_shape(self) -> tuple[int, ...]:
         """[C, F] of the planes of a position."""
-        sample = example_sample(self.game)
-        return tuple(sample.observation.agent_view.shape)
+        return tuple(jax.eval_shape(lambda: self.game.observe(self.game.init())).agent_view.shape)
 
     @functools.cached_property
     def losses(self) -> Callable[[NetworkParams, Sample], Metrics]:
@@ -122,14 +120,20 @@ class Pipeline:
         hyper = alphazero.make_hyper(self.config)
 
         def loss(params: NetworkParams, sample: Sample) -> Metrics:
-            return learning.loss(params, self.network, hyper, jax.tree.map(lambda x: x[None], sample))[1]
+            batch = learning.unpacked(self.game, jax.tree.map(lambda x: x[None], sample))
+            return learning.loss(params, self.network, hyper, batch)[1]
 
         return jax.jit(jax.vmap(loss, in_axes=(None, 0)))
 
     @functools.cached_property
-    def play_moves(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-        """What the rules say of recorded moves, see `verify_games.make_play_moves`."""
+    def play_moves(self) -> Replay:
+        """What the rules say of recorded moves and the positions between, see `verify_games.make_play_moves`."""
         return make_play_moves(self.game)
+
+    @functools.cached_property
+    def play_to_end(self) -> Replay:
+        """What the rules say of recorded moves alone."""
+        return make_play_moves(self.game, with_positions=False)
 
     @functools.cached_property
     def games(self) -> GamePrograms:

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.algorithms.alphazero import Sample
+from stoix_like.algorithms.alphazero.packing import PackedObservation
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.games import BoardGame
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
@@ -27,11 +29,12 @@ from stoix_like.selfplay.files.folders import VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.files.iteration import IterationFiles
 from stoix_like.selfplay.files.iteration_start import WINDOW
 from stoix_like.selfplay.files.lost_shards import read_lost
+from stoix_like.selfplay.files.policies import OVER_ALL, as_written, policy_arrays
 from stoix_like.selfplay.files.shards import (
-    FORMATS,
     check_format,
     float_problems,
     form_problems,
+    formats_of,
     packed_size,
     shape_problems,
     text_of,
@@ -50,15 +53,14 @@ from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.stages.restoring import restore_shard
 from stoix_like.types import Observation
 
-KIND, FORMAT = "window", 2
+KIND, FORMAT, PACKED_FORMAT = "window", 2, 3  # PACKED: policies are over the legal actions
 _LEARNED = ("game", "player", "outcome", "game_id", "packed_planes", "legal", "policy", "root_values", "is_full")
 _BUCKETS = 1 << 16  # of game numbers, for the split
 
 #: {name: (type, axes)} of a window's arrays: M positions, B bytes of planes, A actions, P players.
 _ARRAYS = {
     "packed_planes": ("uint8", "MB"),  # as those of shards
-    "legal": ("bool", "MA"),
-    "policy": ("float32", "MA"),
+    **OVER_ALL,  # or OVER_LEGAL
     "root_values": ("float32", "MP"),
     "outcome": ("float32", "MP"),  # of the player i seats after the mover
     "is_full": ("bool", "M"),
@@ -187,8 +189,8 @@ def _read_shard(pipeline: Pipeline, shard: StoredShard) -> dict[str, np.ndarray]
         try:
             arrays = read_arrays(shard.path)
             if array_hash(arrays)[:HASH_DIGITS] == shard.hash:
-                check_format(arrays, shard.path, FORMATS)
-                return arrays
+                check_format(arrays, shard.path, formats_of(pipeline.game))
+                return as_written(pipeline.game, arrays)
             damage = f"{shard.path} was changed after it had been written"
         except CheckpointError as error:
             damage = error.what
@@ -222,7 +224,7 @@ def _split(pipeline: Pipeline, folder: Path, arrays: dict[str, np.ndarray]) -> S
         held_out[:] = False
     outputs, facts = {}, {"games": len(np.unique(arrays["game_id"])), "positions": int((~held_out).sum())}
     for name, kind, rows in ((WINDOW_FILE, KIND, ~held_out), (VALIDATION_FILE, "validation", held_out)):
-        texts = {"kind": kind, "format": str(FORMAT), "game_name": pipeline.game.name}
+        texts = {"kind": kind, "format": str(format_of(pipeline.game)), "game_name": pipeline.game.name}
         part = {key: values[rows] for key, values in arrays.items()}
         part |= {f"text_{key}": np.array(text) for key, text in texts.items()}
         outputs[name] = write_arrays(folder / name, part)
@@ -244,25 +246,36 @@ def check_window(pipeline: Pipeline, arrays: dict[str, np.ndarray], where: str) 
 
 def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     """What is wrong with a window. Each problem is found on the condition that there is none before it."""
-    for name, wanted in {"kind": KIND, "format": str(FORMAT), "game_name": pipeline.game.name}.items():
+    game = pipeline.game
+    for name, wanted in {"kind": KIND, "format": str(format_of(game)), "game_name": game.name}.items():
         if (found := text_of(arrays, name)[:40]) != wanted:
             yield f"its {name} is {found!r} and should be {wanted!r}"
     yield from form_problems(_ARRAYS, arrays)
-    sizes = {"M": len(arrays["is_full"]), "A": pipeline.game.num_actions, "P": pipeline.game.num_players}
-    yield from shape_problems(_ARRAYS, arrays, sizes | {"B": packed_size(pipeline.planes_shape)})
+    sizes = {"M": len(arrays["is_full"]), "A": game.num_actions, "K": game.max_legal or 0, "P": game.num_players}
+    sizes["B"] = packed_size(pipeline.planes_shape)
+    yield from shape_problems(_ARRAYS | policy_arrays(game), arrays, sizes)
     if sizes["M"] == 0:
         yield "it has no positions"
     if sizes["M"] > (most := pipeline.config.alphazero.replay_buffer_size):
         yield f"it has {sizes['M']:,} positions, and replay_buffer_size is {most:,}"
-    yield from float_problems(arrays, ("root_values", "outcome"))
+    yield from float_problems(game, arrays, ("root_values", "outcome"))
     if (arrays["iteration"] < 0).any():
         yield "an iteration is below 0"
 
 
+def format_of(game: BoardGame) -> int:
+    """The format of a game's windows."""
+    return FORMAT if game.max_legal is None else PACKED_FORMAT
+
+
 def samples_of(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Sample:
-    """The samples of a window, [M, ...], on the host."""
+    """The samples of a window, [M, ...], on the host, as `packing.pack` keeps them."""
     found: dict[str, Any] = arrays
-    planes: Any = unpack_planes(found["packed_planes"], pipeline.planes_shape)
-    observation = Observation(planes, found["legal"])
+    observation: Observation | PackedObservation
+    if pipeline.game.max_legal is None:
+        planes: Any = unpack_planes(found["packed_planes"], pipeline.planes_shape)
+        observation = Observation(planes, found["legal"])
+    else:
+        observation = PackedObservation(found["packed_planes"], found["legal"])
     fields = (found[name] for name in ("policy", "root_values", "outcome", "is_full", "iteration"))
     return Sample(observation, *fields)

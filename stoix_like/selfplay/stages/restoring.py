@@ -23,7 +23,7 @@ from stoix_like.runtime.training.stopping import Interrupted
 from stoix_like.selfplay.files import lost_shards, stage_leaves
 from stoix_like.selfplay.files.folders import Layout, shard_number
 from stoix_like.selfplay.files.iteration_start import read_start
-from stoix_like.selfplay.files.shards import FORMATS, ShardOrigin, shard_arrays
+from stoix_like.selfplay.files.shards import ShardOrigin, formats_of, shard_arrays
 from stoix_like.selfplay.files.stored import HASH_DIGITS, StoredShard, link, unsynced
 from stoix_like.selfplay.pipeline.candidates import self_player
 from stoix_like.selfplay.pipeline.foreign import foreign_sources
@@ -128,7 +128,7 @@ def _play_again(pipeline: Pipeline, shard: StoredShard, number: int, name: str, 
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", size)
     records = selfplay.play_shard(pipeline, number, index, size, player.params, progress, boost)
     origin = ShardOrigin(settings["seed"], number, index, player.hash, settings["engine"])
-    for version in reversed(FORMATS):
+    for version in reversed(formats_of(pipeline.game)):
         arrays = shard_arrays(pipeline.game, records, origin, version)
         if array_hash(arrays)[:HASH_DIGITS] == shard.hash:
             _put(pipeline.layout.stage(number, "selfplay") / name, shard.path, arrays)

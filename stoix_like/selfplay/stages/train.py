@@ -128,7 +128,7 @@ def train_stage(pipeline: Pipeline, files: IterationFiles) -> Manifest:
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:
     source, run = pipeline.layout.stage(iteration, "export"), pipeline.layout.train_run
     arrays, held_out = (read_output(source, exported, name) for name in (WINDOW_FILE, VALIDATION_FILE))
-    check_format(arrays, source / WINDOW_FILE, [export.FORMAT])
+    check_format(arrays, source / WINDOW_FILE, [export.format_of(pipeline.game)])
     new = _new_positions(pipeline, iteration, exported)
     first = last_update(pipeline, iteration)
     plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))

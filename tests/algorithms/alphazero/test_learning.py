@@ -156,7 +156,7 @@ def filled(num_samples):
 def jitted_learn():
     """(the function (learning, step, key) -> (learning, metrics), on eight samples, compiled once)."""
     ring, replay = filled(8)
-    call = functools.partial(learning.learn, LearningSetup(NETWORK, ring, GAME.symmetries, SETTINGS))
+    call = functools.partial(learning.learn, LearningSetup(GAME, NETWORK, ring, SETTINGS))
     return jax.jit(lambda before, step, key: call(HYPER, jnp.float32(1.0), before, replay, step, key))
 
 

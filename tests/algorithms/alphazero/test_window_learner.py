@@ -52,7 +52,7 @@ def test_an_update_makes_the_gradient_steps_of_learn_on_the_window(parts, window
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
     )
-    setup = LearningSetup(network, ring, game.symmetries, settings)
+    setup = LearningSetup(game, network, ring, settings)
     budget = LearningBudget(*(jnp.float32(n) for n in (settings.most_gradient_steps * settings.batch_size, 0, 0)))
     before = Learning(state.params, state.optimizer, budget)
     learn = jax.jit(functools.partial(learning.learn, setup))

@@ -41,8 +41,17 @@ PPO_PRESETS = ["binpack", "binpack_gpu", "binpack_large", "binpack_v0", "connect
 PPO_PRESETS += ["maze_gpu", "maze_mlp", "quick", "snake", "sokoban", "sudoku"]
 SPO_PRESETS = ["binpack", "binpack_gpu", "binpack_v0", "frozen_lake", "maze", "maze_gpu", "maze_mlp", "quick"]
 SPO_PRESETS += ["sokoban", "sudoku"]
-ALPHAZERO_PRESETS = ["connect_four", "connect_four_gpu", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
-SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
+ALPHAZERO_PRESETS = [
+    "connect_four",
+    "connect_four_gpu",
+    "go_9x9",
+    "hex8",
+    "hex_11x11",
+    "othello",
+    "square8",
+    "tic_tac_toe",
+]
+SELFPLAY_PRESETS = ["connect_four", "hex8_2p", "othello", "square8_2p", "square8_4p", "tic_tac_toe", "unified_loop"]
 PRESETS = [
     "agent/frozen_lake",
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
@@ -186,8 +195,8 @@ training_core: {gamma: .nan} => 1: training_core.gamma: must be finite, got nan
 optimization: {clip_eps: 0} => 1: optimization.clip_eps: must be greater than 0, got 0.0
 architecture: {num_layers: 0} => 1: architecture.num_layers: must lie in [1, 1000], got 0
 architecture: {observation_adapter: gird} =>
-    1: architecture.observation_adapter: expected dense, binpack, grid, cells, board, lines or null, got 'gird' (str);
-    did you mean 'grid'?
+    1: architecture.observation_adapter: expected dense, binpack, grid, cells, board, lines, action_planes or null,
+    got 'gird' (str); did you mean 'grid'?
 architecture:|  seed: 1|  seed: 2 => 3: duplicate key 'architecture.seed' (first at line 2)
 logging: {}|logging: {} => 2: duplicate key 'logging' (first at line 1)
 ppo_core: {}|training_core: {} => 2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them

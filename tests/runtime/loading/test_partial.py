@@ -2,10 +2,11 @@
 
 import pytest
 
-from stoix_like.config.sections.master_loop import UnifiedLoopConfig, games_of, leaves_of
+from stoix_like.config.sections.master_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial, split_words
+from stoix_like.runtime.loading.presets import preset_of_game
 
 SEED = """
 data_ingestion:
@@ -72,9 +73,36 @@ def test_flags_of_games_are_left_for_them():
 def test_leaves_of_all_games_and_of_one():
     leaves = "{num_simulations: 8, tic_tac_toe: {num_simulations: 4, seed: 1}, connect_four:2: {seed: 2}}"
     config = load("--game-leaves", leaves.replace("connect_four:2", "'connect_four:2'")).config
-    assert leaves_of(config, "tic_tac_toe") == {"num_simulations": 4, "seed": 1}
-    assert leaves_of(config, "connect_four") == {"num_simulations": 8, "seed": 2}
-    assert leaves_of(config, "othello") == {"num_simulations": 8}
+    assert leaves_of(config, "tic_tac_toe", 2) == {"num_simulations": 4, "seed": 1}
+    assert leaves_of(config, "connect_four", 2) == {"num_simulations": 8, "seed": 2}
+    assert leaves_of(config, "othello", 2) == {"num_simulations": 8}
+
+
+def test_leaves_of_a_game_for_one_number_of_players():
+    leaves = "{seed: 1, hex8_4p: {seed: 4}, hex8: {seed: 2, num_simulations: 8}}"
+    config = load("--games", "hex8:2,hex8:3,hex8:4", "--game-leaves", leaves).config
+    assert leaves_of(config, "hex8", 2) == leaves_of(config, "hex8", 3) == {"seed": 2, "num_simulations": 8}
+    assert leaves_of(config, "hex8", 4) == {"seed": 4, "num_simulations": 8}
+    with pytest.raises(ConfigError, match="'hex8:3' is no game of this loop"):
+        check_game_leaves(load("--games", "hex8:2", "--game-leaves", "{'hex8:3': {seed: 1}}").config)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "game", "preset"),
+    [
+        ("selfplay", ("hex8", 2), "hex8_2p"),
+        ("selfplay", ("hex8", 3), "hex8_2p"),
+        ("selfplay", ("square8", 4), "square8_4p"),
+        ("selfplay", ("square8", 3), "square8_2p"),
+        ("selfplay", ("square8_swap", 2), "square8_2p"),
+        ("selfplay", ("othello", 2), "othello"),
+        ("selfplay", ("go_9x9", 2), "connect_four"),
+        ("alphazero", ("hex8", 4), "hex8"),
+        ("alphazero", ("hex8_swap", 2), "hex8"),
+    ],
+)
+def test_the_preset_of_a_game_is_that_of_its_players_or_of_others(algorithm, game, preset):
+    assert preset_of_game(algorithm, *game) == f"{algorithm}/{preset}"
 
 
 def test_games_that_are_none_or_twice_or_not_available():

@@ -60,7 +60,7 @@ def test_a_shard_that_was_played_passes(arrays, replay):
     rounded = arrays["predicted"].copy()
     rounded[0] = 1.000005  # what rounding may do
     check_shard(GAME, arrays | {"predicted": rounded}, "here")
-    assert rule_problem(replay(arrays["moves"]), arrays) is None
+    assert rule_problem(replay, GAME, arrays) is None
     assert origin_of(arrays) == ORIGIN
     lengths = arrays["num_plies"] - arrays["num_random"]
     np.testing.assert_array_equal(np.bincount(arrays["game"], minlength=NUM_GAMES), lengths)
@@ -72,7 +72,7 @@ def test_games_that_are_cut_are_left_out_and_counted(arrays, replay):
     assert 0 < records.is_cut.sum() < NUM_GAMES
     rest = shard_arrays(GAME, records, ORIGIN)
     check_shard(GAME, rest, "here")
-    assert rule_problem(replay(rest["moves"]), rest) is None
+    assert rule_problem(replay, GAME, rest) is None
     assert num_cut(rest) == records.is_cut.sum()
     assert (num_played(rest), num_played(arrays), num_cut(arrays)) == (NUM_GAMES, NUM_GAMES, 0)
     for text in ("-1", "x", ""):
@@ -184,7 +184,7 @@ def test_files_that_are_no_shards(arrays, change, reason):
 )
 def test_claims_that_the_rules_do_not_confirm(arrays, replay, change, reason):
     changed = change(arrays)
-    found = rule_problem(replay(changed["moves"]), changed)
+    found = rule_problem(replay, GAME, changed)
     assert found is not None
     assert re.search(reason, found), found
 
@@ -209,7 +209,7 @@ def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
         seen.clear()
     assert array_hash(found[0]) == array_hash(found[1])
     check_shard(pipeline.game, found[0], "here")
-    assert rule_problem(pipeline.play_moves(found[0]["moves"]), found[0]) is None
+    assert rule_problem(pipeline.play_moves, pipeline.game, found[0]) is None
 
 
 def test_planes_are_packed_in_their_order_and_come_back():
@@ -230,4 +230,4 @@ def test_a_game_that_is_cut_short_is_seen(arrays, replay):
     cut = arrays | {"moves": moves, "num_plies": number}
     cut |= {name: arrays[name][keep] for name in ("game", "packed_planes", "legal", "policy", "root_values")}
     cut |= {name: arrays[name][keep] for name in ("predicted", "player", "is_full")}
-    assert rule_problem(replay(moves), cut) == "game 0 is not played to its end"
+    assert rule_problem(replay, GAME, cut) == "game 0 is not played to its end"

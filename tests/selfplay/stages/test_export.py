@@ -79,7 +79,7 @@ def shard(pipeline, iteration, lengths, first_id=0):
         "player": (np.arange(number) % 2).astype(np.int8),
         "is_full": np.ones(number, bool),
     }
-    texts = {"format": str(shards.FORMAT), "seed": "0", "iteration": str(900 + iteration), "shard": "0"}
+    texts = {"format": str(shards.FORMATS[-1]), "seed": "0", "iteration": str(900 + iteration), "shard": "0"}
     arrays |= {f"text_{name}": np.array(text) for name, text in (texts | {"player": "p", "engine": "e"}).items()}
     folder = pipeline.layout.store
     name = write_arrays(folder / "x.npz", arrays)[: export.HASH_DIGITS]

@@ -53,7 +53,7 @@ def test_shards_of_format_2_pass_and_keep_their_ids(pipeline, layout):
         assert shards.text_of(arrays, "format") == "2"
         assert array_hash(arrays)[: sync.HASH_DIGITS] == path.stem
         shards.check_shard(pipeline.game, arrays, path.name)
-        assert rule_problem(pipeline.play_moves(arrays["moves"]), arrays) is None
+        assert rule_problem(pipeline.play_moves, pipeline.game, arrays) is None
 
 
 def test_sync_and_export_make_the_same_again(pipeline, layout):
