@@ -58,18 +58,14 @@ def simulate_rule(
     for _ in range(num_matches):
         if num_players == 2:
             bias = generator.normal(first_player_elo, opening_spread, rule.most_groups)
-            differences = np.stack([elo + bias, elo - bias], axis=1)  # [n, 2], by the candidate's seat
-            scores = _simulated_scores(differences, draw_rate, generator)
+            scores = _simulated_scores(np.stack([elo + bias, elo - bias], axis=1), draw_rate, generator)  # [n, 2]
         else:
             seats = generator.normal(0.0, opening_spread, (rule.most_groups, num_players))
-            seats[:, 0] += first_player_elo
-            scores = _simulated_rankings(seats, elo, generator)
+            scores = _simulated_rankings(seats + first_player_elo * (np.arange(num_players) == 0), elo, generator)
         found = decide(Evidence(subject, scores, np.arange(len(scores))), rule, subject)
         verdicts.append(found.verdict)
         groups += found.num_groups
-    promoted, rejected, undecided = (
-        verdicts.count(verdict) / num_matches for verdict in ("promote", "reject", "inconclusive")
-    )
+    promoted, rejected, undecided = (verdicts.count(one) / num_matches for one in ("promote", "reject", "inconclusive"))
     return GateRates(elo, promoted, rejected, undecided, groups / num_matches)
 
 

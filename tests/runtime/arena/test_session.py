@@ -1,9 +1,13 @@
 """A person's game, line by line: drawings, illegal moves, undo, analysis; on squares, columns and hexagons."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.paths import ROOT
 from support.scripted_runs import command
 
 from stoix_like.envs.boards.registry import make_game
@@ -190,11 +194,14 @@ def test_positions_are_not_changed_by_looking_at_them():
 
 
 @pytest.mark.full
-def test_the_command_analyzes_a_position_of_ringrift(capsys):
-    """That of docs/ringrift.md, where a stack has moved and may capture: each simulation begins with a legal move."""
+def test_the_command_analyzes_a_position_of_ringrift():
+    """That of docs/ringrift.md, where a stack has moved and may capture: each simulation begins with a legal move. In a
+    process of its own: XLA crashed once when a process that had compiled hundreds of programs saved these."""
     moves = "place 3 e5, e5 to e8, place 1 e8, e8 to e2, place 2 c4, c4 to f4, place 2 b4, b4 to e4"
-    assert command("play-board", "mcts-8", "--game", "hex8", "--moves", moves, "--analyze") == 0
-    drawing, _, analysis = capsys.readouterr().out.partition("mcts-8: expected outcome ")
+    script = [sys.executable, str(ROOT / "scripts" / "play_board.py"), "mcts-8", "--game", "hex8"]
+    line = [*script, "--moves", moves, "--analyze"]
+    done = subprocess.run(line, check=True, capture_output=True, text=True, timeout=1800)
+    drawing, _, analysis = done.stdout.partition("mcts-8: expected outcome ")
     assert "O to move, last move b4 to e4 (you are X)" in drawing
     head, titles, *rows = analysis.splitlines()
     assert abs(float(head.split()[0])) <= 1.0
