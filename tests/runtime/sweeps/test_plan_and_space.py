@@ -135,10 +135,12 @@ num_trials: few => num_trials: expected int, got 'few' (str)
 sampler: tpw => sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?
 direction: 1 => direction: expected maximize, minimize, got 1 (int)
 config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: agent/frozen_lake,
-    alphazero/connect_four, alphazero/connect_four_gpu, alphazero/go_9x9, alphazero/hex_11x11, alphazero/othello,
+    alphazero/connect_four, alphazero/connect_four_gpu, alphazero/go_9x9, alphazero/hex8, alphazero/hex_11x11,
+    alphazero/othello, alphazero/square8,
     alphazero/tic_tac_toe, ppo/binpack, ppo/binpack_gpu, ppo/binpack_large, ppo/binpack_v0, ppo/connect_four,
     ppo/frozen_lake, ppo/maze, ppo/maze_gpu, ppo/maze_mlp, ppo/quick, ppo/snake, ppo/sokoban, ppo/sudoku,
-    pretrain/frozen_lake, selfplay/connect_four, selfplay/othello, selfplay/tic_tac_toe, selfplay/unified_loop,
+    pretrain/frozen_lake, selfplay/connect_four, selfplay/hex8_2p, selfplay/othello, selfplay/square8_2p,
+    selfplay/square8_4p, selfplay/tic_tac_toe, selfplay/unified_loop,
     sft/frozen_lake, spa/small/frozen_lake, spa/small/frozen_lake_6x6, spa/small/smoke, spa/small/sokoban,
     spo/binpack, spo/binpack_gpu, spo/binpack_v0, spo/frozen_lake, spo/maze, spo/maze_gpu, spo/maze_mlp, spo/quick,
     spo/sokoban, spo/sudoku
