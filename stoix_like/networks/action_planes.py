@@ -16,7 +16,7 @@ import numpy as np
 from flax import linen as nn
 
 from stoix_like.games import ActionPlaces, BoardLayout
-from stoix_like.networks.board import RESIDUAL_GAIN, NeighborLayer
+from stoix_like.networks.board import residual_stack
 from stoix_like.networks.layers import POLICY_GAIN, Dense
 from stoix_like.types import Array, Observation
 
@@ -53,10 +53,7 @@ class ActionPlanesTorso(nn.Module):
         local = jnp.concatenate([planes[..., :num_local], legal.astype(self.dtype)], axis=-1)
         cells = Dense(self.width, dtype=self.dtype, name="planes")(local)
         cells += Dense(self.width, use_bias=False, dtype=self.dtype, name="shared")(shared)[:, None]
-        for _ in range(self.num_blocks):
-            inner = NeighborLayer(self.layout.neighbors, self.width, dtype=self.dtype)(nn.relu(cells))
-            cells += NeighborLayer(self.layout.neighbors, self.width, RESIDUAL_GAIN, self.dtype)(nn.relu(inner))
-        cells = nn.relu(cells)
+        cells = residual_stack(self.layout.neighbors, cells, self.num_blocks, self.dtype)
         return BoardFeatures(cells, jnp.concatenate([cells.mean(axis=1), cells.max(axis=1), shared], axis=-1))
 
 

@@ -89,6 +89,16 @@ class NeighborLayer(nn.Module):
         return Dense(self.features, gain=self.gain, dtype=self.dtype)(gathered)
 
 
+def residual_stack(neighbors: np.ndarray, cells: Array, num_blocks: int, dtype: Any) -> Array:
+    """[B, C, D] of cells [B, C, D] after so many blocks of two layers, and a ReLU. Within a module, whose layers these
+    are."""
+    width = cells.shape[-1]
+    for _ in range(num_blocks):
+        inner = NeighborLayer(neighbors, width, dtype=dtype)(nn.relu(cells))
+        cells += NeighborLayer(neighbors, width, RESIDUAL_GAIN, dtype)(nn.relu(inner))
+    return nn.relu(cells)
+
+
 class BoardTorso(nn.Module):
     """[B, C * 4 + 2 * width] from planes [B, C, channels]: a residual stack over the cells.
 
@@ -108,10 +118,7 @@ class BoardTorso(nn.Module):
         on_board = jnp.ones((*planes.shape[:2], 1), planes.dtype)  # tells the border from an empty neighbour
         neighbors = self.layout.neighbors
         cells = NeighborLayer(neighbors, self.width, dtype=self.dtype)(jnp.concatenate([planes, on_board], axis=-1))
-        for _ in range(self.num_blocks):
-            inner = NeighborLayer(neighbors, self.width, dtype=self.dtype)(nn.relu(cells))
-            cells += NeighborLayer(neighbors, self.width, RESIDUAL_GAIN, self.dtype)(nn.relu(inner))
-        cells = nn.relu(cells)
+        cells = residual_stack(neighbors, cells, self.num_blocks, self.dtype)
         local = nn.relu(Dense(4, dtype=self.dtype)(cells))
         parts = [local.reshape(planes.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]
         return jnp.concatenate(parts, axis=-1)

@@ -12,6 +12,7 @@ from envs.ringrift.plain.actions import Swap
 from envs.ringrift.plain.position import Phase
 from envs.ringrift.rare_positions import random_action
 from envs.ringrift.states_from_plain import from_plain
+from support.marks import full
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.ringrift import make_ringrift
@@ -62,10 +63,15 @@ def played(name, num_games=12, plies=70):
     return found
 
 
-@pytest.mark.parametrize("name", ["hex8", "hex8:3", "hex8:4", "square8", "square8:3", "square8:4", "square8_swap"])
-def test_every_game_keeps_the_contract(name):
+@pytest.mark.parametrize("name", ["hex8:4", *map(full, ("hex8:3", "square8:3", "square8:4"))])
+def test_games_of_more_players_keep_the_contract(name):
+    """tests/ops/test_game_contract.py has those of two."""
+    check_game(make_game(name))
+
+
+@pytest.mark.parametrize("name", ["hex8", "hex8:4", "square8", "square8:3", "square8_swap"])
+def test_every_action_has_a_name_and_every_board_its_symmetries(name):
     game = make_game(name)
-    check_game(game)
     assert len(set(game.layout.action_names)) == game.num_actions
     assert all(text == text.lower() for text in game.layout.action_names)
     board = make_rules(name.partition(":")[0].removesuffix("_swap"), game.num_players).board
