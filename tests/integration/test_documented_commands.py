@@ -92,7 +92,7 @@ CUTS = Cuts(
         ("--num-envs 1024", "--num-envs 32"),
         ("--max-iterations 20", "--max-iterations 2"),
         ("--selfplay-games 1000", "--selfplay-games 16"),
-        ("--config connect_four:2 --config othello:2 --games 1000", "--config tic_tac_toe:2 --games 16 --cooldown 0"),
+        ("--config hex8:2 --config square8:4 --games 1000", "--config tic_tac_toe:2 --games 16 --cooldown 0"),
         ("-c tic_tac_toe:2 --cooldown 0 --num-simulations 8", "-c tic_tac_toe:2 --games 16 --cooldown 0"),
         *((f"mcts-{n}", "mcts-4") for n in (512, 128)),
         ("--selfplay-games 256", "--selfplay-games 16"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from stoix_like.config.checks.access import leaf_types
 from stoix_like.config.checks.board_games import parse_game
 from stoix_like.config.checks.selfplay import SET_BY_PIPELINE
 from stoix_like.config.sections.continuous_loop import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig, check_games
-from stoix_like.config.sections.runs import EvaluationConfig
+from stoix_like.config.sections.runs import CheckpointingConfig, EvaluationConfig
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
@@ -20,13 +21,20 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.flags import ParsedFlags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.loops import games
+from stoix_like.selfplay.watch.last_games import games_note, last_games
 from stoix_like.selfplay.watch.lines import conclude
+from stoix_like.selfplay.watch.presence import CONTINUOUS
 
 COMMAND = "run-continuous-training"
 _GAMES = " and ".join(f"{name}:{players}" for name, players in DEFAULT_GAMES)
 #: {option: (short form, metavar, description)} of what is no leaf of the games' configurations.
 OPTIONS = {
-    "config": ("-c", "GAME[:N]", f"a game and its number of players; give it once for each game (default: {_GAMES})"),
+    "config": (
+        "-c",
+        "GAME[:N]",
+        "a game and its number of players; give it once for each game"
+        f" (default: those of the last such loop in the folder, or {_GAMES})",
+    ),
     "games": ("-n", "N", "games of a batch of self-play, as --selfplay-games (default: 1000)"),
     "max_iterations": ("-i", "N", "iterations of all games together, after which the loop ends (default: no end)"),
     "cooldown": ("", "SECONDS", "pause after an iteration (default: 60)"),
@@ -70,6 +78,8 @@ def main(argv: list[str]) -> int:
     from stoix_like.selfplay.loops.start import run_games
 
     save_dir, reporter = Path(next(iter(chosen.values())).checkpointing.save_dir), Reporter()
+    if not arguments.config and list(config.configs) != list(DEFAULT_GAMES):
+        reporter.note(games_note(save_dir, config.configs))
     stats = run_games(config, save_dir, chosen, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
 
@@ -85,12 +95,20 @@ def _read(
     """(the loop's configuration, the flags of its games, the configuration of each game)."""
     config = loop_config(arguments)
     parsed = _leaf_flags(arguments, words)
+    if not arguments.config and (found := last_games(_save_dir(parsed), CONTINUOUS)):
+        config = dataclasses.replace(config, configs=found)
     check_games(config.configs)
     return (
         config,
         parsed,
         {game: games.game_config(*game, games.leaves_of(config), parsed.layer) for game in config.configs},
     )
+
+
+def _save_dir(parsed: ParsedFlags) -> Path:
+    """The folder of all pipelines."""
+    default = CheckpointingConfig().save_dir
+    return Path(str(parsed.layer["save_dir"][0]) if "save_dir" in parsed.layer else default)
 
 
 def loop_config(arguments: argparse.Namespace) -> LoopConfig:

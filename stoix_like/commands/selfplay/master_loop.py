@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
 from stoix_like.selfplay.loops import games
 from stoix_like.selfplay.watch import status, status_text
+from stoix_like.selfplay.watch.last_games import games_note, last_games
 from stoix_like.selfplay.watch.lines import conclude
+from stoix_like.selfplay.watch.presence import MASTER
 
 if TYPE_CHECKING:
     from stoix_like.runtime.loading.partial import PartialConfig
@@ -52,17 +55,31 @@ def main(argv: list[str]) -> int:
         if loaded.rest:
             raise ConfigError(f"unexpected argument '{loaded.rest[0]}'", f"{prog(COMMAND)} --help lists its arguments")
         return show_status(save_dir, arguments)
+    config, notes = _with_last_games(loaded)
     layer = _game_flags(loaded)
     if loaded.options.print_config:
-        print_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()}), loaded.notes)
+        print_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()}), notes)
         return 0
     from stoix_like.selfplay.loops.start import run_master
 
     reporter = Reporter()
-    for note in loaded.notes:
+    for note in notes:
         reporter.note(note)
     stats = run_master(config, words=loaded.rest, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
+
+
+def _with_last_games(loaded: PartialConfig) -> tuple[UnifiedLoopConfig, list[str]]:
+    """(the configuration, notes): without a file and `--games`, with the games of the folder's last master loop."""
+    config: UnifiedLoopConfig = loaded.config
+    save_dir = Path(config.loop.save_dir)
+    is_told = loaded.options.config is not None or "games" in loaded.flags
+    found = [] if is_told else last_games(save_dir, MASTER)
+    if not found or found == games_of(config.loop.games):
+        return config, loaded.notes
+    names = ",".join(f"{name}:{players}" for name, players in found)
+    section = dataclasses.replace(config.loop, games=names)
+    return dataclasses.replace(config, loop=section), [*loaded.notes, games_note(save_dir, found)]
 
 
 def check(argv: list[str]) -> None:

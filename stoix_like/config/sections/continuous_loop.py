@@ -12,13 +12,13 @@ from stoix_like.config.checks.selfplay import NETWORK_ENGINE
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.errors import ConfigError
 
-DEFAULT_GAMES = (("connect_four", 2), ("othello", 2))
+DEFAULT_GAMES = (("hex8", 2), ("square8", 2))
 MIN_SAMPLES = 10_000  # new positions that an iteration of a loop learns from
 
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """What the continuous loop does. The names and defaults are those of the original, but for the games."""
+    """What the continuous loop does. The names and defaults are those of the original."""
 
     configs: Sequence[tuple[str, int]] = leaf(
         DEFAULT_GAMES, "(game, number of players) of each game, in the order in which they take turns"

@@ -20,6 +20,7 @@ class PartialConfig(NamedTuple):
     options: CommandOptions
     rest: list[str]
     notes: list[str]  # of leaves that have another name now
+    flags: frozenset[str] = frozenset()  # the leaves that flags have set
 
 
 def split_words(argv: Sequence[str], config_type: type) -> tuple[list[str], list[str]]:
@@ -61,4 +62,6 @@ def read_partial(
     if problems := [*problems, *parsed.problems]:
         raise ConfigError(problems, f"{page} lists every leaf with its type and default")
     values = {leaf: value for leaf, (value, _) in {**layer, **parsed.layer}.items()}
-    return PartialConfig(replace_leaves(config_type(), values), parsed.options, rest, notes + parsed.notes)
+    return PartialConfig(
+        replace_leaves(config_type(), values), parsed.options, rest, notes + parsed.notes, frozenset(parsed.layer)
+    )

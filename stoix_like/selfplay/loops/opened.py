@@ -34,6 +34,7 @@ from stoix_like.selfplay.loops.services import LoopServices, StageLimits
 from stoix_like.selfplay.loops.stop import LoopStop, StopWatcher
 from stoix_like.selfplay.pipeline.game_bounds import check_bounds
 from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.last_games import STATUS_KEY
 from stoix_like.selfplay.watch.lines import LatestProgress
 from stoix_like.selfplay.watch.presence import Heartbeat
 
@@ -140,7 +141,8 @@ def threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]])
         return presence.is_orphan() or database.is_moved or presence.is_stopped(database, name)
 
     def beat() -> dict[str, Any]:
-        return status() | {"progress": opened.progress.line, "is_late": stop.is_late}
+        said = {"progress": opened.progress.line, "is_late": stop.is_late}
+        return status() | said | {STATUS_KEY: [runner.game for runner in opened.runners]}
 
     with Heartbeat(database, name, beat), StopWatcher(stop, is_stopped):
         yield

@@ -25,6 +25,7 @@ from stoix_like.selfplay.loops.master import MasterPolicy
 from stoix_like.selfplay.loops.opened import LoopRules, OpenedLoop, check_all, opened_loop, threads
 from stoix_like.selfplay.loops.services import StageLimits
 from stoix_like.selfplay.tuning.registry import check_plateau_hook
+from stoix_like.selfplay.watch.last_games import last_games
 from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER
 from stoix_like.selfplay.watch.stats import LoopStats
 
@@ -50,7 +51,7 @@ def run_continuous(
     """Runs a continuous loop until it is stopped; returns what it has done.
 
     Args:
-        config: what it does.
+        config: what it does; without it, what a LoopConfig does, with the games of the last such loop in the folder.
         save_dir: the folder of all pipelines.
         leaves: {leaf: value} of the configuration of all games, but for those that the other arguments set.
         words: the same as flags of a command line.
@@ -62,7 +63,8 @@ def run_continuous(
         ConfigError: a leaf is wrong, or `force` is set where a master loop runs.
         RunError: another continuous loop runs in the folder, or it cannot be written.
     """
-    config, folder = config or LoopConfig(), Path(save_dir)
+    folder = Path(save_dir)
+    config = config or LoopConfig(last_games(folder, CONTINUOUS) or LoopConfig().configs)
     check_games(config.configs)
     return run_games(config, folder, _games_of(config, folder, leaves or {}, words), wiring, reporter)
 

@@ -35,7 +35,7 @@ def test_the_yaml_of_the_original_is_a_valid_file_and_says_what_the_defaults_say
     assert config.evaluation.shadow_interval_seconds == 900.0
     assert config.evaluation.full_tournament_interval_seconds == 86400.0
     assert (config.training.min_samples_to_trigger, config.training.auto_trigger) == (10_000, True)
-    assert games_of(config.loop.games) == [("connect_four", 2), ("othello", 2)]
+    assert games_of(config.loop.games) == [("hex8", 2), ("square8", 2)]
 
 
 def test_what_is_printed_can_be_fed_back(tmp_path):
