@@ -89,10 +89,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "word_tokenizer": ("stoix_like.language.tokenizers", "word_tokenizer"),
     "gumbel": ("stoix_like.search.gumbel", None),
     "players": ("stoix_like.search.players", None),
-    "matches": ("stoix_like.evaluation.matches", None),
-    "openings": ("stoix_like.evaluation.openings", None),
-    "promotion": ("stoix_like.evaluation.promotion", None),
-    "ratings": ("stoix_like.evaluation.ratings", None),
+    "matches": ("stoix_like.evaluation.contests.matches", None),
+    "openings": ("stoix_like.evaluation.contests.openings", None),
+    "promotion": ("stoix_like.evaluation.contests.promotion", None),
+    "ratings": ("stoix_like.evaluation.contests.ratings", None),
     "LoopConfig": ("stoix_like.config.sections.continuous_loop", "LoopConfig"),
     "LoopStats": ("stoix_like.selfplay.watch.stats", "LoopStats"),
     "UnifiedLoopConfig": ("stoix_like.config.sections.master_loop", "UnifiedLoopConfig"),
@@ -241,7 +241,7 @@ if TYPE_CHECKING:
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
-    from stoix_like.evaluation import matches, openings, promotion, ratings
+    from stoix_like.evaluation.contests import matches, openings, promotion, ratings
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.games import BoardGame, BoardLayout, Lines, Symmetries

@@ -40,6 +40,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
     "envs": {"text": (), ".": ("text",), "ringrift": (), "boards": ("ringrift",)},
     "networks": {".": (), "transformer": ()},
+    "evaluation": {".": (), "contests": (".",)},
     "algorithms": {".": (), "agent": (), "text": (".", "agent"), "alphazero": (".",)},
     "runtime": {
         "console": (),

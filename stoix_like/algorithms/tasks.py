@@ -11,7 +11,7 @@ from stoix_like.envs import registry
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.versus import versus
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation.openings import OpeningBook, openings
+from stoix_like.evaluation.contests.openings import OpeningBook, openings
 from stoix_like.games import BoardGame
 from stoix_like.search.players import engine_player
 from stoix_like.types import Environment

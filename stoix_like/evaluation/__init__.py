@@ -1,1 +1,1 @@
-"""Episodes, level sets, openings, matches, ratings, intervals, comparisons of few runs. Imports no other pillar."""
+"""Episodes, level sets, intervals, comparisons of few runs; `contests` has matches and ratings. Imports no other pillar."""

@@ -7,7 +7,7 @@ from stoix_like.bench.alphazero import connect_four_solver as solver
 from stoix_like.bench.alphazero.connect_four_solver import position_after, positions, value, values_of_moves
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation.openings import check_openings
+from stoix_like.evaluation.contests.openings import check_openings
 
 
 def board_after(columns):

@@ -14,7 +14,7 @@ from stoix_like.algorithms import tasks
 from stoix_like.bench.alphazero import connect_four_solver
 from stoix_like.bench.learning.trainings import RUNS
 from stoix_like.bench.timing.measure import Measurement
-from stoix_like.evaluation import matches, openings
+from stoix_like.evaluation.contests import matches, openings
 from stoix_like.evaluation.statistics import Interval, mean_interval, score_interval
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena import league

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import get_args
 
 from stoix_like.bench.timing.measure import Measurement
-from stoix_like.evaluation.promotion import PromotionRule, RuleName
-from stoix_like.evaluation.promotion_rates import simulate_rule
+from stoix_like.evaluation.contests.promotion import PromotionRule, RuleName
+from stoix_like.evaluation.contests.promotion_rates import simulate_rule
 
 DIFFERENCES = (-100.0, -50.0, 0.0, 50.0, 100.0, 200.0)  # Elo of the candidate over the champion
 NUM_MATCHES = 2000

@@ -32,7 +32,7 @@ from stoix_like.bench.learning.trainings import RUNS
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.config.checks.board_games import game_key
 from stoix_like.config.checks.combinations import steps_per_update
-from stoix_like.evaluation import matches
+from stoix_like.evaluation.contests import matches
 from stoix_like.runtime.arena.contestants import run_player
 from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.console.installation import ROOT

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from stoix_like.config.checks.engines import parse_engine
-from stoix_like.evaluation import ratings
-from stoix_like.evaluation.match_records import MatchRecord, match_record
-from stoix_like.evaluation.openings import OpeningBook
-from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.evaluation.contests import ratings
+from stoix_like.evaluation.contests.match_records import MatchRecord, match_record
+from stoix_like.evaluation.contests.openings import OpeningBook
+from stoix_like.evaluation.contests.ratings import RatingTable
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena.contestants import (
     Contestant,

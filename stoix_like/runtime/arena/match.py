@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from stoix_like.evaluation import matches
-from stoix_like.evaluation.matches import MatchResults, MatchSummary
-from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.evaluation.contests import matches
+from stoix_like.evaluation.contests.matches import MatchResults, MatchSummary
+from stoix_like.evaluation.contests.openings import OpeningBook
 from stoix_like.games import BoardGame, Player
 from stoix_like.runtime.arena.contestants import Contestant
 from stoix_like.runtime.console.messages import Heartbeat

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoix_like.evaluation.match_records import MatchRecord
-from stoix_like.evaluation.matches import MatchSummary, elo_text
-from stoix_like.evaluation.openings import OpeningBook
-from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.evaluation.contests.match_records import MatchRecord
+from stoix_like.evaluation.contests.matches import MatchSummary, elo_text
+from stoix_like.evaluation.contests.openings import OpeningBook
+from stoix_like.evaluation.contests.ratings import RatingTable
 from stoix_like.runtime.arena.contestants import Contestant
 from stoix_like.runtime.arena.league import Member
 from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns

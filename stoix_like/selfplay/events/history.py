@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stoix_like.evaluation.elo import elo_difference
+from stoix_like.evaluation.contests.elo import elo_difference
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.manifests import end_of

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.evaluation.moves import in_batches, play_moves
+from stoix_like.evaluation.contests.moves import in_batches, play_moves
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import masked
 from stoix_like.selfplay.files.policies import as_written

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation.promotion import Evidence, MatchSubject
+from stoix_like.evaluation.contests.promotion import Evidence, MatchSubject
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.selfplay.files.shards import form_problems, shape_problems, text_of

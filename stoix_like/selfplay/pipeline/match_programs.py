@@ -9,7 +9,7 @@ from stoix_like.algorithms import alphazero, tasks
 from stoix_like.config.checks.engines import parse_engine
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.evaluation.contests.openings import OpeningBook
 from stoix_like.games import BoardGame, Player
 from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.search import players

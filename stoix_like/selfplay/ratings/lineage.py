@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation import ratings
-from stoix_like.evaluation.match_records import MatchRecord, match_record
-from stoix_like.evaluation.ratings import Rating, RatingTable
+from stoix_like.evaluation.contests import ratings
+from stoix_like.evaluation.contests.match_records import MatchRecord, match_record
+from stoix_like.evaluation.contests.ratings import Rating, RatingTable
 from stoix_like.runtime.console.text import DASH, interval_text
 from stoix_like.runtime.figures.panels import Line, Panel
 from stoix_like.runtime.stages.array_files import read_arrays

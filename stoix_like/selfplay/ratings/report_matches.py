@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stoix_like.evaluation.promotion import MatchSubject
+from stoix_like.evaluation.contests.promotion import MatchSubject
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay.files.folders import Layout

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.config.checks.alphazero import anchor_names
-from stoix_like.evaluation import matches
+from stoix_like.evaluation.contests import matches
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay.pipeline.candidates import read_champion
 from stoix_like.selfplay.pipeline.programs import Pipeline

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stoix_like.evaluation import ratings
-from stoix_like.evaluation.elo import expected_score
-from stoix_like.evaluation.match_records import MatchRecord, match_record
-from stoix_like.evaluation.ratings import Rating
+from stoix_like.evaluation.contests import ratings
+from stoix_like.evaluation.contests.elo import expected_score
+from stoix_like.evaluation.contests.match_records import MatchRecord, match_record
+from stoix_like.evaluation.contests.ratings import Rating
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay.files import records

@@ -15,9 +15,9 @@ import numpy as np
 
 from stoix_like.config.checks.alphazero import anchor_names
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation import matches, promotion
-from stoix_like.evaluation.matches import MatchResults
-from stoix_like.evaluation.promotion import MatchSubject, PromotionRule
+from stoix_like.evaluation.contests import matches, promotion
+from stoix_like.evaluation.contests.matches import MatchResults
+from stoix_like.evaluation.contests.promotion import MatchSubject, PromotionRule
 from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.hardware.numerics import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays

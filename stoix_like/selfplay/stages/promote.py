@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation import promotion
-from stoix_like.evaluation.promotion import Decision, Evidence
+from stoix_like.evaluation.contests import promotion
+from stoix_like.evaluation.contests.promotion import Decision, Evidence
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.selfplay.files import records

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation.promotion import MatchSubject
+from stoix_like.evaluation.contests.promotion import MatchSubject
 from stoix_like.runtime.hardware.numerics import numerics
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError

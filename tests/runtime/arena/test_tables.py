@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stoix_like.evaluation.matches import MatchResults, summarize
+from stoix_like.evaluation.contests.matches import MatchResults, summarize
 from stoix_like.runtime.arena.tables import match_table
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from stoix_like.config.sections.master_loop import CurriculumConfig
-from stoix_like.evaluation import ratings
-from stoix_like.evaluation.match_records import MatchRecord
+from stoix_like.evaluation.contests import ratings
+from stoix_like.evaluation.contests.match_records import MatchRecord
 from stoix_like.selfplay.ratings.tournament import next_pair
 from stoix_like.selfplay.tuning.curriculum import GameProgress, next_game, rebalanced
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.marks import full
 
-from stoix_like.evaluation import promotion, promotion_rates
-from stoix_like.evaluation.elo import expected_score
-from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule, decide
+from stoix_like.evaluation.contests import promotion, promotion_rates
+from stoix_like.evaluation.contests.elo import expected_score
+from stoix_like.evaluation.contests.promotion import Evidence, MatchSubject, PromotionRule, decide
 
 SUBJECT = MatchSubject("candidate", "champion", "specification", "openings")
 RULE = PromotionRule()

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from stoix_like.evaluation.match_records import variance_share
-from stoix_like.evaluation.ratings import SCALE, MatchRecord, Ranking, rate, rate_rankings
+from stoix_like.evaluation.contests.match_records import variance_share
+from stoix_like.evaluation.contests.ratings import SCALE, MatchRecord, Ranking, rate, rate_rankings
 
 ANCHORS = {"random": 400.0, "heuristic": 1200.0, "mcts_light": 1500.0, "mcts_medium": 1700.0}
 SHARES = (1.0, 0.95, 0.8, 0.6)

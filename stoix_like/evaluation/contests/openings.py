@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation.moves import in_batches, play_moves
+from stoix_like.evaluation.contests.moves import in_batches, play_moves
 from stoix_like.games import BoardGame, GameState
 from stoix_like.types import Array
 

@@ -18,8 +18,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from stoix_like.evaluation import matches, statistics
-from stoix_like.evaluation.elo import expected_score
+from stoix_like.evaluation import statistics
+from stoix_like.evaluation.contests import matches
+from stoix_like.evaluation.contests.elo import expected_score
 from stoix_like.evaluation.statistics import Interval
 
 RuleName = Literal["sprt", "non_inferior", "fixed"]

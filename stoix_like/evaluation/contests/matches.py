@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.evaluation import statistics
-from stoix_like.evaluation.elo import elo_difference
-from stoix_like.evaluation.match_records import possible_means
-from stoix_like.evaluation.openings import positions
+from stoix_like.evaluation.contests.elo import elo_difference
+from stoix_like.evaluation.contests.match_records import possible_means
+from stoix_like.evaluation.contests.openings import positions
 from stoix_like.evaluation.statistics import Interval
 from stoix_like.games import BoardGame, GameState, Player
 from stoix_like.ops import trees

@@ -11,8 +11,8 @@ import pytest
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.tic_tac_toe import LINES, make_tic_tac_toe
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation import openings as module
-from stoix_like.evaluation.openings import as_book, check_openings, openings, positions
+from stoix_like.evaluation.contests import openings as module
+from stoix_like.evaluation.contests.openings import as_book, check_openings, openings, positions
 from stoix_like.games import Symmetries
 
 GAME = make_tic_tac_toe()

@@ -9,8 +9,8 @@ import pytest
 from support.piles import make_piles
 
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
-from stoix_like.evaluation import match_records, matches
-from stoix_like.evaluation.openings import openings
+from stoix_like.evaluation.contests import match_records, matches
+from stoix_like.evaluation.contests.openings import openings
 
 GAME = make_tic_tac_toe()
 

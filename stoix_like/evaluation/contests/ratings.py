@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stoix_like.evaluation import statistics
-from stoix_like.evaluation.elo import SCALE
-from stoix_like.evaluation.match_records import MatchRecord, match_record, shared_spread
+from stoix_like.evaluation.contests.elo import SCALE
+from stoix_like.evaluation.contests.match_records import MatchRecord, match_record, shared_spread
 
 __all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "match_record", "rate", "rate_rankings"]
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stoix_like.evaluation.elo import SCALE, expected_score
-from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule, decide
+from stoix_like.evaluation.contests.elo import SCALE, expected_score
+from stoix_like.evaluation.contests.promotion import Evidence, MatchSubject, PromotionRule, decide
 
 
 class GateRates(NamedTuple):

@@ -1,0 +1,1 @@
+"""Players of board games against each other: openings, matches, ratings, and who is promoted. Imports `evaluation`."""
