@@ -39,7 +39,7 @@ def test_links_scripts_targets_presets_and_functions_exist_and_blocks_in_lists_a
     if page.is_relative_to(DOCS):  # a link that leaves the folder works on a git host and is dead on the site
         assert [t for t in targets if not (page.parent / t).resolve().is_relative_to(DOCS)] == []
         assert short_indents(text) == []
-    assert [s for s in re.findall(r"(?:scripts|tests)/[\w/]+\.py", text) if not (ROOT / s).exists()] == []
+    assert [s for s in re.findall(r"\b(?:scripts|tests)/[\w/]+\.py", text) if not (ROOT / s).exists()] == []
     assert [t for t in re.findall(TARGETS, text) if f"\n{t}:" not in makefile] == []
     named = re.findall(r"--config ((?:ppo|spo|alphazero)/\w+)", text)
     assert [p for p in named if not (ROOT / "configs" / f"{p}.yaml").exists()] == []
