@@ -1,1 +1,1 @@
-"""Episodes, level sets, intervals, comparisons of few runs; `contests` has matches and ratings. Imports no other pillar."""
+"""Episodes, levels, intervals, comparisons of few runs; `contests` has matches and ratings. Imports no other pillar."""

@@ -16,8 +16,8 @@ import numpy as np
 from flax import linen as nn
 
 from stoix_like.games import ActionPlaces, BoardLayout
-from stoix_like.networks.board import residual_stack
 from stoix_like.networks.layers import POLICY_GAIN, Dense
+from stoix_like.networks.neighbors import residual_stack
 from stoix_like.types import Array, Observation
 
 PAIR_WIDTH = 16  # of what a start and a landing say of their pair

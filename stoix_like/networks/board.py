@@ -19,9 +19,8 @@ from flax import linen as nn
 
 from stoix_like.games import BoardLayout, Lines
 from stoix_like.networks.layers import MLP, Dense
+from stoix_like.networks.neighbors import NeighborLayer, residual_stack
 from stoix_like.types import Array, Observation
-
-RESIDUAL_GAIN = 0.1  # of the second layer of a block, so that a deep stack begins near the identity
 
 
 class LineTorso(nn.Module):
@@ -71,34 +70,6 @@ def _can_be_taken(lines: Lines, taken: Array) -> Array:
     return (1.0 - taken) * supported
 
 
-class NeighborLayer(nn.Module):
-    """[B, C, features] from cells [B, C, D]: each cell with its neighbours, times one matrix. Zeros off the board."""
-
-    neighbors: np.ndarray  # [C, K], -1 off the board
-    features: int
-    gain: float = 2.0**0.5
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, cells: Array) -> Array:
-        """[B, C, features] from [B, C, D]."""
-        batch, num_cells, width = cells.shape
-        padded = jnp.concatenate([cells, jnp.zeros((batch, 1, width), cells.dtype)], axis=1)  # row C: off the board
-        table = np.concatenate([np.arange(num_cells)[:, None], self.neighbors], axis=1) % (num_cells + 1)  # -1 -> C
-        gathered = padded[:, table].reshape(batch, num_cells, -1)  # [B, C, (K + 1) D]
-        return Dense(self.features, gain=self.gain, dtype=self.dtype)(gathered)
-
-
-def residual_stack(neighbors: np.ndarray, cells: Array, num_blocks: int, dtype: Any) -> Array:
-    """[B, C, D] of cells [B, C, D] after so many blocks of two layers, and a ReLU. Within a module, whose layers these
-    are."""
-    width = cells.shape[-1]
-    for _ in range(num_blocks):
-        inner = NeighborLayer(neighbors, width, dtype=dtype)(nn.relu(cells))
-        cells += NeighborLayer(neighbors, width, RESIDUAL_GAIN, dtype)(nn.relu(inner))
-    return nn.relu(cells)
-
-
 class BoardTorso(nn.Module):
     """[B, C * 4 + 2 * width] from planes [B, C, channels]: a residual stack over the cells.
 
@@ -117,7 +88,8 @@ class BoardTorso(nn.Module):
         planes = observation.agent_view.astype(self.dtype)
         on_board = jnp.ones((*planes.shape[:2], 1), planes.dtype)  # tells the border from an empty neighbour
         neighbors = self.layout.neighbors
-        cells = NeighborLayer(neighbors, self.width, dtype=self.dtype)(jnp.concatenate([planes, on_board], axis=-1))
+        cells = jnp.swapaxes(jnp.concatenate([planes, on_board], axis=-1), 0, 1)
+        cells = jnp.swapaxes(NeighborLayer(neighbors, self.width, dtype=self.dtype)(cells), 0, 1)
         cells = residual_stack(neighbors, cells, self.num_blocks, self.dtype)
         local = nn.relu(Dense(4, dtype=self.dtype)(cells))
         parts = [local.reshape(planes.shape[0], -1), cells.mean(axis=1), cells.max(axis=1)]

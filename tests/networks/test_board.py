@@ -1,5 +1,7 @@
 """Torsos for boards: line features against loops in Python, neighbours against a convolution, heads, adapters."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,11 +10,13 @@ from support.marks import full
 
 from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.envs.boards.connect_four import make_connect_four
+from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
 from stoix_like.networks import build
-from stoix_like.networks.board import NeighborLayer, line_features
+from stoix_like.networks.board import line_features
 from stoix_like.networks.heads import OutcomeHead
+from stoix_like.networks.neighbors import NeighborLayer, neighbor_product
 from stoix_like.types import ActionSpec, Observation
 
 GAMES = {"tic_tac_toe": make_tic_tac_toe, "connect_four": make_connect_four}
@@ -66,15 +70,42 @@ def test_line_features_are_those_of_loops(name):
 
 def test_the_neighbour_layer_is_a_convolution_on_a_square_board(key):
     game = make_connect_four()
-    x = jax.random.normal(key, (2, 42, 3))
+    x = jax.random.normal(key, (42, 2, 3))
     layer = NeighborLayer(game.layout.neighbors, 5)
     params = layer.init(key, x)
     kernel = params["params"]["Dense_0"]["Dense_0"]["kernel"].reshape(9, 3, 5)  # the cell, then eight directions
     order = [1, 2, 3, 4, 0, 5, 6, 7, 8]  # row by row, the centre fifth
     shaped = kernel[np.array(order)].reshape(3, 3, 3, 5)
-    grid = x.reshape(2, 6, 7, 3)
+    grid = jnp.swapaxes(x, 0, 1).reshape(2, 6, 7, 3)
     wanted = jax.lax.conv_general_dilated(grid, shaped, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    np.testing.assert_allclose(layer.apply(params, x), wanted.reshape(2, 42, 5), atol=1e-5)
+    np.testing.assert_allclose(layer.apply(params, x), jnp.swapaxes(wanted.reshape(2, 42, 5), 0, 1), atol=1e-5)
+
+
+SHARED_NEIGHBOR = np.array([[2, -1], [2, 0], [-1, 1]])  # cell 2 is that of cells 0 and 1
+
+
+@pytest.mark.parametrize("name", ["connect_four", "hex_11x11", "hex8", None])
+def test_the_gradient_of_the_product_over_neighbours_is_that_of_a_plain_one(name, key):
+    """Against XLA's own gradient of gathered neighbours, also of a board that has no table of the way back."""
+    neighbors = SHARED_NEIGHBOR if name is None else make_game(name).layout.neighbors
+    table = np.concatenate([np.arange(len(neighbors))[:, None], neighbors], axis=1)
+    keys = jax.random.split(key, 3)
+    cells = jax.random.normal(keys[0], (len(table), 2, 3))
+    kernel = jax.random.normal(keys[1], (table.shape[1] * 3, 4))
+    weights = jax.random.normal(keys[2], (len(table), 2, 4))
+
+    def plain(cells, kernel):
+        padded = jnp.concatenate([cells, jnp.zeros((1, 2, 3))])
+        gathered = jnp.swapaxes(padded[table], 1, 2).reshape(len(table), 2, -1)
+        return gathered @ kernel
+
+    def total(product):
+        return lambda cells, kernel: jnp.sum(jnp.sin(product(cells, kernel)) * weights)
+
+    found = jax.grad(total(functools.partial(neighbor_product, table)), (0, 1))(cells, kernel)
+    wanted = jax.grad(total(plain), (0, 1))(cells, kernel)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
 
 
 def network_of(game, adapter, *, num_players=2, **changes):
