@@ -93,6 +93,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "openings": ("stoix_like.evaluation.contests.openings", None),
     "promotion": ("stoix_like.evaluation.contests.promotion", None),
     "ratings": ("stoix_like.evaluation.contests.ratings", None),
+    "seatings": ("stoix_like.evaluation.contests.seatings", None),
     "LoopConfig": ("stoix_like.config.sections.continuous_loop", "LoopConfig"),
     "LoopStats": ("stoix_like.selfplay.watch.stats", "LoopStats"),
     "UnifiedLoopConfig": ("stoix_like.config.sections.master_loop", "UnifiedLoopConfig"),
@@ -198,6 +199,7 @@ __all__ = [
     "run_master",
     "scale_to_envs",
     "searching",
+    "seatings",
     "smc",
     "spo",
     "spo_config",
@@ -241,7 +243,7 @@ if TYPE_CHECKING:
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
-    from stoix_like.evaluation.contests import matches, openings, promotion, ratings
+    from stoix_like.evaluation.contests import matches, openings, promotion, ratings, seatings
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.games import BoardGame, BoardLayout, Lines, Symmetries

@@ -39,7 +39,7 @@ def make(
 
     Args:
         task_id: as `registry.make`, or a board game such as `connect_four`, `connect_four:2` or `connect_four_2p`.
-        opponent: board games: who plays the other seats, such as random, heuristic (the default) or mcts-128.
+        opponent: board games: who plays the other seats, as `against` takes it; heuristic unless given.
         opening_plies: board games: plies of the openings that games begin with; by game unless given.
         max_episode_steps: steps before a truncation (LAST with discount 1), beside the task's own end; not of games.
         max_items: BinPack only, most items per instance.
@@ -72,13 +72,19 @@ def _refuse_arguments(task_id: str, arguments: Mapping[str, Any]) -> None:
 
 
 def against(game: BoardGame, opponent: str, opening_plies: int | None = None) -> Environment:
-    """The environment of playing the game against an engine by name, from openings of so many plies.
+    """The environment of playing the game against engines by name, from openings of so many plies.
+
+    One name, such as random or mcts-128, plays all other seats. Of several, `heuristic,random`, each has one, in the
+    order of seats after ours.
 
     Raises:
-        ConfigError: no such engine, or openings that the game does not have.
+        ConfigError: no such engine, another number of them, or openings that the game does not have.
     """
-    player = engine_player(game, parse_engine(opponent))
-    return versus(game, player, book(game, opening_plies).moves)
+    players = [engine_player(game, parse_engine(name)) for name in opponent.split(",")]
+    if len(players) not in (1, game.num_players - 1):
+        what = f"opponent: {len(players)} opponents on {game.name}"
+        raise ConfigError(what, f"name one for all other seats, or {game.num_players - 1}")
+    return versus(game, players, book(game, opening_plies).moves)
 
 
 def book(game: BoardGame, opening_plies: int | None = None, most: int = NUM_OPENINGS) -> OpeningBook:

@@ -80,11 +80,11 @@ def neighbor_product(table: np.ndarray, cells: Array, kernel: Array) -> Array:
 
     def backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
         cells, kernel = kept
-        num_features, width = gradient.shape[-1], cells.shape[-1]
-        gathered = jnp.swapaxes(_with_zeros(gradient)[back], 1, 2).reshape(*gradient.shape[:2], -1)  # [C, B, K features]
+        num_features, width = gradient.shape[-1], cells.shape[-1]  # F, D
+        gathered = jnp.swapaxes(_with_zeros(gradient)[back], 1, 2).reshape(*gradient.shape[:2], -1)  # [C, B, K F]
         parts = kernel.reshape(-1, width, num_features)
         of_cells = gathered @ jnp.swapaxes(parts, 1, 2).reshape(-1, width)
-        of_kernel = cells.reshape(-1, width).T @ gathered.reshape(-1, gathered.shape[-1])  # [D, K features]
+        of_kernel = cells.reshape(-1, width).T @ gathered.reshape(-1, gathered.shape[-1])  # [D, K F]
         return of_cells, jnp.swapaxes(of_kernel.reshape(width, -1, num_features), 0, 1).reshape(kernel.shape)
 
     product.defvjp(lambda cells, kernel: (forward(cells, kernel), (cells, kernel)), backward)

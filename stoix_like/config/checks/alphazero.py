@@ -26,6 +26,11 @@ def engine_name(text: str) -> str:
         return text.strip()
 
 
+def opponent_names(opponent: str) -> list[str]:
+    """The engines of the leaf `opponent`, such as `heuristic` or, one for each other seat, `heuristic, mcts-8`."""
+    return [engine_name(name) for name in opponent.split(",")]
+
+
 def engine_problems(leaf: str, names: Sequence[str]) -> list[str]:
     """One line for each name that is no engine's."""
     problems = []

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from stoix_like.config.checks.access import section_types
 from stoix_like.config.checks.agent import agent_problems
-from stoix_like.config.checks.alphazero import alphazero_problems, engine_problems
+from stoix_like.config.checks.alphazero import alphazero_problems, engine_problems, opponent_names
 from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.checks.replay_sizes import num_logical_shards, size_problems
 from stoix_like.config.checks.selfplay import selfplay_problems
@@ -155,13 +155,17 @@ def _environment_problems(environment: Any, *, plays_games: bool) -> list[str]:
     ]
     if is_game(task_id):
         problems += _game_problems(environment)
-    return problems + engine_problems("environment.opponent", [environment.opponent or "heuristic"])
+    return problems + engine_problems("environment.opponent", opponent_names(environment.opponent or "heuristic"))
 
 
 def _game_problems(environment: Any) -> list[str]:
     problems = []
     try:
-        parse_game(environment.task_id)
+        _, num_players = parse_game(environment.task_id)
+        names = opponent_names(environment.opponent or "heuristic")
+        if len(names) not in (1, num_players - 1):
+            which = "one" if num_players == 2 else f"one for all other seats, or {num_players - 1}"
+            problems.append(f"environment.opponent: {len(names)} opponents on {environment.task_id}; name {which}")
     except UnsupportedEnvironmentError:
         pass  # known, and not available yet: said with its own exit code when the game is made
     except ConfigError as error:

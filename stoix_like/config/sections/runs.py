@@ -54,7 +54,10 @@ class EnvironmentConfig:
         False, "use Jumanji's own code for BinPack and Maze: the same bits, slower", LEARNING | ENVIRONMENT
     )
     opponent: str | None = leaf(
-        None, "board games: who is played against, such as random, heuristic or mcts-128; null = heuristic", RULES
+        None,
+        "board games: who is played against, such as random, heuristic or mcts-128, or one for each other seat;"
+        " null = heuristic",
+        RULES,
     )
     opening_plies: int | None = leaf(
         None,

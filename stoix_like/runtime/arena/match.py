@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -60,21 +60,47 @@ class MatchRunner:
 
         Raises RunError if memory runs out.
         """
-        heartbeat, step = Heartbeat(report), 0
+
+        def advance(playing: Any, steps: np.int32) -> tuple[Any, Any]:
+            return self._advance(params_a, params_b, playing, key, steps)
+
         with reraise_device_errors("the match cannot be played", MEMORY_HINT):
             moves = self._moves if moves is None else moves
-            playing, over, num_games = self._begin(moves), 0, len(moves) * self._num_players
-            while over < num_games and step < self._most_steps:
-                steps, began = self._sizer.next_length(self._most_steps - step), time.monotonic()
-                playing, found = self._advance(params_a, params_b, playing, key, np.int32(steps))
-                jax.block_until_ready(found)
-                over, before, step = int(found), step, int(playing.step)
-                if before > 0:  # the first piece is compiled, too
-                    self._sizer.record(max(step - before, 1), time.monotonic() - began)
-                heartbeat(f"{over:,} of {num_games:,} games over, step {step:,}")
-                check()
-            results: MatchResults = jax.device_get(self._results(playing))
+            pieces = Pieces(len(moves) * self._num_players, self._most_steps, self._sizer, Heartbeat(report), check)
+            results: MatchResults = jax.device_get(self._results(pieces.play(advance, self._begin(moves))))
         return results
+
+
+class Pieces(NamedTuple):
+    """How games are played in pieces.
+
+    Attributes:
+        num_games: that are played.
+        most_steps: after which they are cut.
+        sizer: learns how many steps take two seconds.
+        heartbeat: receives the progress.
+        check: called after every piece; may raise to end the games.
+    """
+
+    num_games: int
+    most_steps: int
+    sizer: ChunkSizer
+    heartbeat: Heartbeat
+    check: Callable[[], None] = lambda: None
+
+    def play(self, advance: Callable[[Any, np.int32], tuple[Any, Any]], playing: Any) -> Any:
+        """The games when all are over or cut. `advance` plays so many steps and counts the games that are over."""
+        over, step = 0, 0
+        while over < self.num_games and step < self.most_steps:
+            steps, began = self.sizer.next_length(self.most_steps - step), time.monotonic()
+            playing, found = advance(playing, np.int32(steps))
+            jax.block_until_ready(found)
+            over, before, step = int(found), step, int(playing.step)
+            if before > 0:  # the first piece is compiled, too
+                self.sizer.record(max(step - before, 1), time.monotonic() - began)
+            self.heartbeat(f"{over:,} of {self.num_games:,} games over, step {step:,}")
+            self.check()
+        return playing
 
 
 def play_each(

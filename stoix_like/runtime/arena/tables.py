@@ -10,6 +10,7 @@ from stoix_like.evaluation.contests.match_records import MatchRecord
 from stoix_like.evaluation.contests.matches import MatchSummary, elo_text
 from stoix_like.evaluation.contests.openings import OpeningBook
 from stoix_like.evaluation.contests.ratings import RatingTable
+from stoix_like.evaluation.contests.seatings import ContestSummary
 from stoix_like.runtime.arena.contestants import Contestant
 from stoix_like.runtime.arena.league import Member
 from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns
@@ -57,6 +58,40 @@ def _match_cells(name: str, summary: MatchSummary) -> list[str]:
 def match_json(summary: MatchSummary) -> dict[str, Any]:
     """The numbers of a match, for a file of JSON."""
     return {name: list(v) if isinstance(v, tuple) else v for name, v in summary._asdict().items()}
+
+
+def contest_table(summary: ContestSummary) -> list[str]:
+    """A line for the head and for each player of a contest, the highest rating first."""
+    ratings = {row.name: row for row in summary.ratings.rows}
+    seats = range(1, len(summary.standings[0].seat_scores) + 1)
+    rows = [["", "rating", "95 % interval", "score", "95 % interval", "won", "last", *(f"seat {n}" for n in seats)]]
+    for one in summary.standings:
+        rating = ratings[one.name]
+        rows.append(
+            [
+                one.name,
+                f"{rating.rating:+.0f}",
+                interval_text(rating.low, rating.high, "+.0f"),
+                f"{one.score.point:.3f}",
+                interval_text(one.score.low, one.score.high),
+                f"{one.wins:,}",
+                f"{one.losses:,}",
+                *(f"{score:.3f}" for score in one.seat_scores),
+            ]
+        )
+    return aligned(rows)
+
+
+def contest_json(summary: ContestSummary) -> dict[str, Any]:
+    """The numbers of a contest, for a file of JSON."""
+    ratings = {row.name: row for row in summary.ratings.rows}
+    players = {
+        one.name: one._asdict()
+        | {"score": list(one.score), "seat_scores": list(one.seat_scores)}
+        | {"rating": ratings[one.name].rating, "low": ratings[one.name].low, "high": ratings[one.name].high}
+        for one in summary.standings
+    }
+    return {"players": players, "mean_plies": summary.mean_plies, "num_unfinished": summary.num_unfinished}
 
 
 def rating_table(table: RatingTable) -> list[str]:

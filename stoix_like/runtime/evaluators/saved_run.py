@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config.checks.alphazero import engine_name
+from stoix_like.config.checks.alphazero import opponent_names
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
@@ -68,7 +68,7 @@ def evaluate_run(
     levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": played.level_hash}
     scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
     if saved.env.game is not None:
-        scored["opponent"] = engine_name(saved.config.environment.opponent or tasks.DEFAULT_OPPONENT)
+        scored["opponent"] = ", ".join(opponent_names(saved.config.environment.opponent or tasks.DEFAULT_OPPONENT))
     if chosen.hidden_state is not None:
         scored["hidden_state"] = chosen.hidden_state
     reporter.info(heading(scored))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoix_like.algorithms import alphazero, tasks
-from stoix_like.config.checks.alphazero import anchor_names, engine_name
+from stoix_like.config.checks.alphazero import anchor_names, opponent_names
 from stoix_like.config.checks.board_games import is_game
 from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.envs.boards.registry import make_game
@@ -24,5 +24,5 @@ def make_alphazero(env: Environment, network: Network, config: AlphaZeroConfig) 
 def anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environment]:
     """{"vs_<engine>": the game against it} for the anchors, without the opponent of the main evaluation."""
     environment, names = config.environment, anchor_names(config.alphazero.anchors)
-    others = [name for name in names if name != engine_name(environment.opponent or tasks.DEFAULT_OPPONENT)]
+    others = [name for name in names if [name] != opponent_names(environment.opponent or tasks.DEFAULT_OPPONENT)]
     return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}

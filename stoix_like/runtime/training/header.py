@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from stoix_like.config.checks.access import get_leaf
-from stoix_like.config.checks.alphazero import anchor_names, engine_name
+from stoix_like.config.checks.alphazero import anchor_names, opponent_names
 from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
 from stoix_like.config.sections.runs import AlphaZeroConfig
@@ -128,7 +128,7 @@ def opponent_line(config: Any) -> str:
     """Whom games are evaluated against: `evaluated against heuristic: a win is a return of 1, a loss of -1`."""
     from stoix_like.algorithms.tasks import DEFAULT_OPPONENT
 
-    names = [engine_name(config.environment.opponent or DEFAULT_OPPONENT)]
+    names = [", ".join(opponent_names(config.environment.opponent or DEFAULT_OPPONENT))]
     if isinstance(config, AlphaZeroConfig):
         names += [name for name in anchor_names(config.alphazero.anchors) if name not in names]
     return f"evaluated against {' and '.join(names)}: a win is a return of 1, a draw of 0, a loss of -1"

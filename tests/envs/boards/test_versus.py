@@ -158,6 +158,21 @@ def test_three_players_and_a_game_that_is_over_before_our_turn():
     assert env.episode_metrics(state, first) == {"win": 0.0, "draw": 0.0, "first_player": 0.5}
 
 
+def takes(number):
+    """A player that always takes so many."""
+    return lambda _params, states, _key: jnp.full(jax.tree.leaves(states)[0].shape[:1], number, jnp.int32)
+
+
+def test_each_of_several_opponents_has_the_seat_that_comes_next_around_the_board():
+    env = jitted(versus(make_piles(3, [0, 1, 2], max_plies=3), [takes(1), takes(2)], NO_OPENING))
+    keys = seeds_by_seat(env)
+    assert [shown[1] for shown in collected(env, keys[0], [0, 0])] == [[0, 0, 0], [0, 1, 2], [0, 1, 2]]
+    assert collected(env, keys[1], [0])[0][1] == [2, 0, 0]  # before seat 1: seat 0, the second after it
+    assert collected(env, keys[2], [0])[0][1] == [1, 2, 0]
+    with pytest.raises(ValueError, match="has 2 other seats, got 3 opponents"):
+        versus(make_piles(3, [0, 1, 2]), [one, one, one], NO_OPENING)
+
+
 def test_a_place_between_is_no_draw():
     for outcome, is_draw in (([1.0, 0.0, -1.0], 0.0), ([0.0, 0.0, 0.0], 1.0)):
         found = _result(jnp.array(outcome), jnp.int32(1))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from support.asserts import refused
 from support.exports import make_saved, written_run
+from support.marks import full
 from support.scripted_runs import command
 from support.transcripts import rows
 
 from stoix_like.errors import CheckpointError, ConfigError, UnsupportedEnvironmentError
+from stoix_like.runtime.arena import contest
 from stoix_like.runtime.arena.analysis import analyzer
 from stoix_like.runtime.arena.contestants import ContestantSpec, load_contestants, parse_contestant
 from stoix_like.runtime.arena.league import members_of
@@ -150,6 +152,35 @@ def test_of_two_engines_no_origin_is_printed_and_the_same_seed_is_the_same_match
         assert len(lines) == 3  # what is played, the head, the score
         assert all(lines)
     assert Path("one").read_text() == Path("other").read_text()
+
+
+def test_several_contestants_play_in_every_order_and_are_ranked(inside, capsys, monkeypatch):
+    monkeypatch.setattr(contest, "GAMES_AT_ONCE", 12)  # two openings at a time: the second batch is filled up
+    argv = ["random", "heuristic", "mcts-2", "--game", "tic_tac_toe", "--openings", "3", "--json", "out.json"]
+    assert command("arena", *argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tic_tac_toe: 3 openings of 2 plies")
+    assert lines[0].endswith("each in every order of seats")
+    assert lines[1].split()[-4:] == ["seat", "1", "seat", "2"]
+    names = [line.split()[0] for line in lines[2:]]
+    assert sorted(names) == ["heuristic", "mcts-2", "random"]
+    found = json.loads(Path("out.json").read_text())["players"]
+    assert {name: found[name]["games"] for name in names} == dict.fromkeys(names, 12)
+    assert sum(found[name]["score"][0] for name in names) == pytest.approx(1.5)
+    assert [found[name]["rating"] for name in names] == sorted((found[name]["rating"] for name in names), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        (["random", "heuristic", "random", "--game", "tic_tac_toe"], "random stands there twice"),
+        full(["random", "heuristic", "mcts-2", "--game", "hex8:4"], "3 contestants, and hex8_4p has 4 seats"),
+        (["random", "heuristic", "mcts-2", "--simulations", "2"], "random is an engine"),
+    ],
+)
+def test_contests_that_cannot_be_seated_are_refused(argv, what, inside, capsys):
+    assert command("arena", *argv) == 2
+    assert what in capsys.readouterr().err
 
 
 def test_the_analysis_is_of_the_search_that_plays(saved):
