@@ -41,12 +41,7 @@ def versus(game: BoardGame, opponent: Player | Sequence[Player], openings: np.nd
         openings: [M, k] int32, legal first moves of M openings, M at least 1; k may be 0.
     """
     check_game(game)
-    openings = np.asarray(openings, np.int32)
-    if openings.ndim != 2 or len(openings) == 0:
-        raise ValueError(f"openings must have the shape [M, k] with at least one opening, got {openings.shape}")
-    opponents = tuple(opponent) if isinstance(opponent, Sequence) else (opponent,)
-    if len(opponents) not in (1, game.num_players - 1):
-        raise ValueError(f"{game.name} has {game.num_players - 1} other seats, got {len(opponents)} opponents")
+    opponents, openings = _opponents(game, opponent), _openings(openings)
 
     def reset(key: Key) -> tuple[VersusState, TimeStep]:
         return _reset(game, opponents, openings, key)
@@ -70,6 +65,20 @@ def versus(game: BoardGame, opponent: Player | Sequence[Player], openings: np.nd
         game=game,
         time_limit=game.max_plies,
     )
+
+
+def _opponents(game: BoardGame, opponent: Player | Sequence[Player]) -> tuple[Player, ...]:
+    opponents = tuple(opponent) if isinstance(opponent, Sequence) else (opponent,)
+    if len(opponents) not in (1, game.num_players - 1):
+        raise ValueError(f"{game.name} has {game.num_players - 1} other seats, got {len(opponents)} opponents")
+    return opponents
+
+
+def _openings(openings: np.ndarray | Array) -> np.ndarray:
+    openings = np.asarray(openings, np.int32)
+    if openings.ndim != 2 or len(openings) == 0:
+        raise ValueError(f"openings must have the shape [M, k] with at least one opening, got {openings.shape}")
+    return openings
 
 
 def _adapter(game: BoardGame) -> str:
