@@ -20,6 +20,7 @@ from stoix_like.bench.gpu.suite import gpu_suite
 from stoix_like.bench.learning import agents, curves, scores, searches, text_worlds
 from stoix_like.bench.loops import gate, master_learning, soak
 from stoix_like.bench.loops.learning import loop_suite
+from stoix_like.bench.loops.ringrift import ringrift_learning_suite
 from stoix_like.bench.loops.speed import loops_suite
 from stoix_like.bench.speed import binpack, environments, launches, overhead, ppo, ringrift, scaling, spo
 from stoix_like.bench.timing.measure import Measurement
@@ -125,6 +126,7 @@ WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
     "alphazero_learning": alphazero_learning_suite,
     "selfplay_learning": loop_suite,
     "master_learning": master_learning.master_suite,
+    "ringrift_learning": ringrift_learning_suite,
 }
 #: They run only by name: they train first, for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
 NOT_IN_ALL = (

@@ -165,7 +165,7 @@ def test_the_command_hands_on_what_is_trained(monkeypatch, capsys):
     assert command.main(flags) == 0
     assert seen == [LearningOptions(("othello", "connect_four"), 0.5, (3, 4), "board", 8)]
     assert "learned" in capsys.readouterr().out
-    assert command.LEARNED_GAMES == learning.GAMES
+    assert (command.LEARNED_GAMES, command.RINGRIFT) == (learning.GAMES, learning.RINGRIFT)
     defaults = command.make_parser().parse_args([])
     assert command._options(defaults) == LearningOptions()
     with pytest.raises(Exception, match="expected games of"):

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
-from stoix_like.bench.loops import learning, master_learning
+from stoix_like.bench.loops import learning, master_learning, ringrift
 from stoix_like.bench.loops.soak import GAME
 from stoix_like.config.checks.combinations import steps_per_update
 
@@ -40,6 +42,27 @@ def test_the_overhead_is_all_time_of_iterations_that_a_copy_has_made(loop, monke
     row = learning._overhead_row(loop, "loop", 0)
     assert row.value == pytest.approx(4.0 / sum(positions[1:]) / 1e-3 - 1.0)
     assert sorted(loop.path.rglob("*")) == before
+
+
+def test_the_time_of_learning_is_that_of_processes_without_finished_evaluations(loop, tmp_path):
+    root = shutil.copytree(loop.path, tmp_path / GAME)
+    assert ringrift.time_of_learning(tmp_path / "not_begun") == 0.0
+    (tmp_path / "clock.json").write_text('{"wall_seconds": 1000.0}')
+    evaluation = sum(one["evaluate"].recorded["seconds"] for one in loop.iterations)
+    assert ringrift.time_of_learning(root) == pytest.approx(1000.0 - evaluation)
+    (row,) = [ringrift._time_row(loop._replace(path=root), "loop")]
+    assert row.value == pytest.approx((1000.0 - evaluation) / 60.0)
+
+
+def test_a_loop_is_interrupted_when_its_time_is_over_and_its_clock_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(ringrift, "_LOOK_SECONDS", 0.05)
+    path, waits = tmp_path / GAME, "import time\ntry: time.sleep(600)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+    for seconds in (0.1, 0.2):
+        with subprocess.Popen([sys.executable, "-c", waits]) as process:
+            ringrift._wait_until_time_is_over(process, path, seconds)
+        assert ringrift.time_of_learning(path) >= seconds
+    with subprocess.Popen([sys.executable, "-c", ""]) as process, pytest.raises(RuntimeError, match="before its time"):
+        ringrift._wait_until_time_is_over(process, path, 600.0)
 
 
 def test_an_unfinished_iteration_is_not_counted(loop):

@@ -16,9 +16,11 @@ from stoix_like.bench.alphazero.trainings import TimedTraining, finished_run
 from stoix_like.bench.timing.measure import Measurement
 
 GAMES = ("tic_tac_toe", "connect_four", "othello")
+RINGRIFT = ("hex8", "square8", "square8:4")
 ANCHORS = ("random", "heuristic", "mcts-128", "mcts-512", "mcts-2048")
 SIMULATIONS = (1, 8, 32, 128, 512)  # whose strength is compared
 LEAGUE_OPENINGS = 64  # of each of a league's many matches
+RINGRIFT_OPENINGS = 200  # of a match: 400 games for two players
 SHORT_OPENINGS = (2, 3)  # plies; all positions of connect four after these, beside those after 4
 POSITIONS = {
     "16_to_20": ((16, 17, 18, 19, 20), 60),
@@ -30,7 +32,7 @@ class LearningOptions(NamedTuple):
     """What is trained and measured.
 
     Attributes:
-        games: of `GAMES`.
+        games: of `GAMES`, or of `RINGRIFT` in suites that learn it.
         minutes: of training, per seed; tic-tac-toe has its preset's updates.
         seeds: one run each.
         adapter: the network family, such as `board`; None for the preset's own.
@@ -48,7 +50,7 @@ def learning_suite(options: LearningOptions) -> Iterator[Measurement]:
     """The rows of each game in turn."""
     rows = {"tic_tac_toe": tic_tac_toe_rows, "connect_four": connect_four_rows, "othello": othello_rows}
     for game in options.games:
-        yield from rows[game](options)
+        yield from rows[game](options) if game in rows else ringrift_rows(game, options)
 
 
 def tic_tac_toe_rows(options: LearningOptions) -> Iterator[Measurement]:
@@ -83,6 +85,15 @@ def othello_rows(options: LearningOptions) -> Iterator[Measurement]:
         for simulations in (0, 16):
             yield measured.match_row(trained, simulations, anchor, openings)
     yield from measured.rating_rows(trained, ("heuristic", "random"), 16, openings)
+
+
+def ringrift_rows(game: str, options: LearningOptions) -> Iterator[Measurement]:
+    """Matches of network and search against the heuristic, of the search against plain search too, and ratings."""
+    trained = yield from _trained(game, options)
+    openings = min(RINGRIFT_OPENINGS, options.openings)
+    for simulations, anchor in ((32, "heuristic"), (32, "mcts-512"), (0, "heuristic")):
+        yield measured.match_row(trained, simulations, anchor, openings)
+    yield from measured.rating_rows(trained, ("heuristic", "random"), 32, min(LEAGUE_OPENINGS, openings))
 
 
 def _trained(game: str, options: LearningOptions) -> Generator[Measurement, None, TrainedRuns]:

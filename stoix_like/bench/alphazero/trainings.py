@@ -15,6 +15,7 @@ import jax
 from stoix_like.bench.alphazero.speed import preset
 from stoix_like.bench.learning.trainings import RUNS, refuse_other_settings
 from stoix_like.bench.timing.measure import time_interleaved
+from stoix_like.config.checks.board_games import parse_game
 from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import build
@@ -39,7 +40,7 @@ class TimedTraining(NamedTuple):
     """A preset trained for some minutes.
 
     Attributes:
-        game: of the preset.
+        game: of the preset; `square8:4` is the preset of square8 with four players.
         minutes: from the start of the run to its end, compiling included.
         adapter: the network family; None for the preset's own.
     """
@@ -51,7 +52,7 @@ class TimedTraining(NamedTuple):
     @property
     def name(self) -> str:
         """The run folders are `runs/bench/<name>-s<seed>`."""
-        return f"alphazero-{self.game}-{self.adapter or 'preset'}-{self.minutes:g}min"
+        return f"alphazero-{self.game.replace(':', '-')}-{self.adapter or 'preset'}-{self.minutes:g}min"
 
 
 class Deadline(Callback):
@@ -114,11 +115,14 @@ def _check_settings(training: TimedTraining, seed: int, path: Path) -> None:
 
 
 def _config(training: TimedTraining) -> AlphaZeroConfig:
-    return preset(training.game, **adapter_leaves(training.adapter))
+    name, _ = parse_game(training.game)
+    return preset(name, task_id=training.game, **adapter_leaves(training.adapter))
 
 
 def _flags(training: TimedTraining, seed: int, path: Path, updates: int) -> list[str]:
-    flags = ["--config", f"alphazero/{training.game}", "--seed", str(seed), "--num-updates", str(updates)]
+    name, _ = parse_game(training.game)
+    flags = ["--config", f"alphazero/{name}", "--task-id", training.game]
+    flags += ["--seed", str(seed), "--num-updates", str(updates)]
     flags += ["--save-dir", str(RUNS), "--run-name", path.name, "--no-save-replay"]
     flags += ["--save-interval", str(max(updates // NUM_CHECKPOINTS, 1)), "--keep-last-n", str(2 * NUM_CHECKPOINTS)]
     flags += ["--eval-interval", "0", "--opponent", "heuristic", "--anchors", "random"]  # the matches are played later

@@ -37,6 +37,7 @@ BY_NAME = (
 )
 WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
 LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
+RINGRIFT = ("hex8", "square8", "square8:4")
 
 
 def main(argv: list[str]) -> int:
@@ -74,8 +75,8 @@ def _list_of(convert: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _learned_game(text: str) -> str:
-    if text not in LEARNED_GAMES:
-        raise argparse.ArgumentTypeError(f"expected games of {', '.join(LEARNED_GAMES)}, got '{text}'")
+    if text not in LEARNED_GAMES + RINGRIFT:
+        raise argparse.ArgumentTypeError(f"expected games of {', '.join(LEARNED_GAMES + RINGRIFT)}, got '{text}'")
     return text
 
 
@@ -86,7 +87,8 @@ def _minutes(text: str) -> float:
 def _add_learning_flags(parser: ArgumentParser) -> None:
     """Adds what alphazero_learning is told."""
     group = parser.add_argument_group(
-        "alphazero_learning; of selfplay_learning minutes and seeds; of master_learning games, minutes and seeds"
+        "alphazero_learning; of selfplay_learning minutes and seeds; of master_learning games, minutes and seeds;"
+        " of ringrift_learning games, minutes, seeds and openings"
     )
     games = ",".join(LEARNED_GAMES)
     group.add_argument(
@@ -94,9 +96,9 @@ def _add_learning_flags(parser: ArgumentParser) -> None:
         type=_list_of(_learned_game),
         default=LEARNED_GAMES,
         metavar="A,B,…",
-        help=f"games to train (default: {games})",
+        help=f"games to train (default: {games}; of ringrift_learning hex8)",
     )
-    help_text = "minutes of training of each seed of connect four and othello (default: 30)"
+    help_text = "minutes of training of each seed, but of tic-tac-toe (default: 30)"
     group.add_argument("--minutes", type=_minutes, default=30.0, metavar="M", help=help_text)
     help_text = "seeds to train, a run each (default: 0,1,2)"
     group.add_argument("--seeds", type=_list_of(seed_number), default=(0, 1, 2), metavar="N,N,…", help=help_text)
