@@ -10,7 +10,7 @@ CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt
 STARTED := $(shell date +%Y%m%d-%H%M%S)
 RUN = $@-$(STARTED)
 
-.PHONY: help train train-maze train-spo train-connect-four train-selfplay train-agent train-spa test test-integration test-full test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo train-connect-four train-selfplay train-ringrift train-agent train-spa test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
@@ -18,6 +18,7 @@ help:
 	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
 	@echo "make train-selfplay    tic-tac-toe by self-play in stages, to a champion that never loses (a minute)"
+	@echo "make train-ringrift    RingRift on hex8 by self-play in stages, from nothing: ratings, a game as a GIF (half an hour)"
 	@echo "make train-agent       an agent that writes its moves on FrozenLake, from nothing: curve, episodes as a page"
 	@echo "make train-spa         SPA on FrozenLake: pretraining, data, fine-tuning, PPO, scores, and a report (an hour)"
 	@echo "make test              install with the dev extra and run the tests but those of make check (some 7 minutes on 2 idle cores)"
@@ -67,6 +68,13 @@ train-connect-four: $(VENV)/.runtime
 train-selfplay: $(VENV)/.runtime
 	$(BIN)/python scripts/run_training_loop.py --board-type tic_tac_toe --save-dir runs/$(RUN) --max-iterations 12
 	$(BIN)/python scripts/ratings.py --lineage runs/$(RUN)/tic_tac_toe_2p
+
+# RingRift's hexagonal board in stages, from nothing; given the name again, it goes on
+train-ringrift: $(VENV)/.runtime
+	$(BIN)/python scripts/run_training_loop.py --board-type hex8 --num-players 2 --save-dir runs/$(RUN) \
+		--selfplay-games 256 --max-iterations 6
+	$(BIN)/python scripts/ratings.py --lineage runs/$(RUN)/hex8_2p
+	$(BIN)/python scripts/animate.py runs/$(RUN)/hex8_2p --out runs/$(RUN)/game.gif
 
 # an agent that writes its moves: the format of answers first, then the game
 train-agent: $(VENV)/.runtime
