@@ -7,17 +7,21 @@ means nothing. Players without parameters ignore theirs.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from stoix_like.config.checks.engines import Engine
 from stoix_like.games import BoardGame, GameState, Player
-from stoix_like.ops import distributions
+from stoix_like.ops import distributions, masked
 from stoix_like.search import gumbel, mcts
 from stoix_like.search.gumbel import GameModel, GumbelConfig
 from stoix_like.search.mcts import choose
 from stoix_like.types import Array, Key, Params
+
+T = TypeVar("T")
 
 MOST_REPLIES = 100  # moves and replies up to which the heuristic player looks at the replies
 
@@ -58,26 +62,47 @@ def heuristic_player(game: BoardGame) -> Player:
 def _candidates(game: BoardGame, state: GameState) -> Array:
     """[A] bool: the actions that win, else those after which nobody else can win at once, else those that do not lose
     at once, else all legal ones."""
-    legal = game.legal_actions(state)
-    me = game.player(state)
-    after = jax.vmap(game.step, in_axes=(None, 0))(state, jnp.arange(game.num_actions))  # [A, ...]
-    is_over = jax.vmap(game.is_over)(after)
-    outcome = jax.vmap(game.outcome)(after)[:, me]  # [A]
-    wins = legal & is_over & (outcome > 0)
-    lasts = legal & ~(is_over & (outcome < 0))
-    choices = [wins, lasts, legal]
-    if game.num_actions**2 <= MOST_REPLIES:
-        next_player = jax.vmap(game.player)(after)
-        lets_win = ~is_over & (next_player != me) & jax.vmap(lambda state: jnp.any(_wins(game, state)))(after)
-        choices = [wins, lasts & ~lets_win, lasts, legal]
+    legal, me = game.legal_actions(state), game.player(state)
+
+    def look(after: GameState) -> tuple[Array, Array, Array]:
+        is_over, outcome, lets_win = game.is_over(after), game.outcome(after)[me], jnp.bool_(False)
+        if game.num_actions**2 <= MOST_REPLIES:
+            lets_win = ~is_over & (game.player(after) != me) & jnp.any(_wins(game, after))
+        return is_over & (outcome > 0), is_over & (outcome < 0), lets_win
+
+    wins, loses, lets_win = _after_each(game, state, legal, look)
+    lasts = legal & ~loses
+    choices = [legal & wins, lasts & ~lets_win, lasts, legal]
     return functools.reduce(lambda worse, better: jnp.where(jnp.any(better), better, worse), reversed(choices))
 
 
 def _wins(game: BoardGame, state: GameState) -> Array:
     """[A] bool: the actions with which the player to move wins at once."""
-    after = jax.vmap(game.step, in_axes=(None, 0))(state, jnp.arange(game.num_actions))  # [A, ...]
-    outcome = jax.vmap(game.outcome)(after)[:, game.player(state)]  # [A]
-    return game.legal_actions(state) & jax.vmap(game.is_over)(after) & (outcome > 0)
+    legal, me = game.legal_actions(state), game.player(state)
+    wins = _after_each(game, state, legal, lambda after: game.is_over(after) & (game.outcome(after)[me] > 0))
+    found: Array = legal & wins
+    return found
+
+
+def _after_each(game: BoardGame, state: GameState, legal: Array, look: Callable[[GameState], T]) -> T:
+    """What `look` says of the state after each action, leaves [A] bool.
+
+    Where few of many actions are legal, K of these are looked at at once, and of others it says nothing: False.
+    """
+    if game.max_legal is None:
+        return jax.vmap(lambda action: look(game.step(state, action)))(jnp.arange(game.num_actions))
+    at_once, rank = game.max_legal, jnp.cumsum(legal) - 1
+
+    def look_at_some(carry: tuple[Array, T]) -> tuple[Array, T]:
+        done, found = carry
+        chosen = masked.places(legal & (rank >= done), at_once)  # -1 beyond the last
+        seen = jax.vmap(lambda action: look(game.step(state, jnp.maximum(action, 0))))(chosen)
+        place = jnp.where(chosen >= 0, chosen, game.num_actions)  # dropped
+        return done + at_once, jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), found, seen)
+
+    shapes = jax.eval_shape(lambda: look(state))
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((game.num_actions,), leaf.dtype), shapes)
+    return jax.lax.while_loop(lambda carry: carry[0] < jnp.sum(legal), look_at_some, (jnp.int32(0), nothing))[1]
 
 
 def mcts_player(game: BoardGame, num_simulations: int) -> Player:

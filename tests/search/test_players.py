@@ -1,6 +1,7 @@
 """Players: legal, with the preferences they claim, and named as people write them."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from support import small_games
 from stoix_like.config.checks.engines import MOST_SIMULATIONS, Engine, parse_engine
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
+from stoix_like.evaluation.contests import openings
 from stoix_like.games import BoardGame
 from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel, GumbelConfig
@@ -168,3 +170,14 @@ def test_an_engine_is_the_player_of_its_name():
         play = jax.jit(players.engine_player(GAME, parse_engine(text)))
         expected = _compiled(text)((), states, jax.random.key(3))
         np.testing.assert_array_equal(play((), states, jax.random.key(3)), expected)
+
+
+@pytest.mark.parametrize("max_legal", [2, 4])
+def test_what_few_actions_at_a_time_lead_to_is_what_all_at_once_do(max_legal):
+    """All positions after the first four plies of tic-tac-toe, most of which have more legal actions than that."""
+    game, plies = GAME, np.array(list(itertools.permutations(range(9), 4))[::7], np.int32)
+    states = jax.jit(lambda moves: openings.positions(game, moves))(plies)
+    few = game._replace(max_legal=max_legal)
+    found, wanted = (jax.jit(jax.vmap(functools.partial(players._candidates, each)))(states) for each in (few, game))
+    np.testing.assert_array_equal(found, wanted)
+    assert 0.0 < float(wanted.mean()) < float(jax.vmap(game.legal_actions)(states).mean())
