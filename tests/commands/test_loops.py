@@ -75,14 +75,14 @@ def test_help_says_what_config_means_here(capsys):
         ([MASTER, "othello"], 2, "unexpected argument 'othello'", "--help lists every flag"),
         ([MASTER, "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
         ([MASTER, "--game-leaves", "{tic_tac_toe: {tau: 1}}"], 2, "'tic_tac_toe' is no game of this loop", "{game:"),
-        ([MASTER, "--game-leaves", "{connect_four: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),
+        ([MASTER, "--game-leaves", "{hex8: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),
         ([MASTER, "--game-leaves", "{chess: {tau: 1}}"], 2, "loop.game_leaves: 'chess' is no game of this loop", ""),
         ([MASTER, "--game-leaves", "{num_simulation: 4}"], 2, "did you mean 'num_simulations'?", "{leaf: value}"),
         ([MASTER, "--game-leaves", "{save_dir: x}"], 2, "loop.game_leaves: save_dir: loop.save_dir sets it", ""),
-        ([MASTER, "--game-leaves", "{othello: {save_dir: x}}"], 2, ".othello: save_dir: loop.save_dir sets it", ""),
-        ([MASTER, "--game-leaves", "{othello: {task_id: hex}}"], 2, ".othello: task_id: loop.games sets it", ""),
+        ([MASTER, "--game-leaves", "{hex8: {save_dir: x}}"], 2, ".hex8: save_dir: loop.save_dir sets it", ""),
+        ([MASTER, "--game-leaves", "{hex8: {task_id: hex}}"], 2, ".hex8: task_id: loop.games sets it", ""),
         ([MASTER, "--game-leaves", "{selfplay_games: 5}"], 2, "selfplay_games: loop.selfplay_games sets it", ""),
-        ([MASTER, "--game-leaves", "{othello: {num_updates: 5}}"], 2, "num_updates: --selfplay-games and", ""),
+        ([MASTER, "--game-leaves", "{hex8: {num_updates: 5}}"], 2, "num_updates: --selfplay-games and", ""),
     ],
 )
 def test_wrong_input_is_one_line_each(tmp_path, capsys, argv, code, what, hint):

@@ -66,7 +66,7 @@ def _wait_until_time_is_over(process: subprocess.Popen[bytes], path: Path, secon
         except subprocess.TimeoutExpired:
             atomic_write_json(_clock_file(path), {"wall_seconds": before + time.monotonic() - began})
         if time_of_learning(path) >= seconds:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
             process.wait()
             return
 

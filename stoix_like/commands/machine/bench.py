@@ -35,7 +35,7 @@ BY_NAME = (
     *("search", "search_maze"),
     *("scale_ppo", "scale_spo", "launches", "gpu", "agent_speed", "agent_learning", "spa"),
 )
-WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
+WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning", "ringrift_learning")
 LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
 RINGRIFT = ("hex8", "square8", "square8:4")
 

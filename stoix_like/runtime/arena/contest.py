@@ -16,7 +16,6 @@ from stoix_like.evaluation.contests.seatings import ContestSummary, SeatedResult
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena.contestants import Contestant
 from stoix_like.runtime.arena.match import MEMORY_HINT, Pieces
-from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Key
@@ -51,8 +50,8 @@ def play_contest(
     batches, sizer, found = _batches(book.moves, len(seats)), ChunkSizer(), []
     with reraise_device_errors("the contest cannot be played", MEMORY_HINT):
         for number, moves in enumerate(batches):
-            heartbeat = Heartbeat(functools.partial(_report, report, number, len(batches)))
-            pieces = Pieces(len(moves) * len(seats), 2 * game.max_plies, sizer, heartbeat)
+            say = functools.partial(_report, report, number, len(batches))
+            pieces = Pieces(len(moves) * len(seats), 2 * game.max_plies, sizer, say)
             key = jax.random.fold_in(jax.random.key(seed), number)
             found.append(jax.device_get(results(pieces.play(functools.partial(advance, params, key), begin(moves)))))
     return seatings.summarize(_joined(found, len(book.moves)), names)

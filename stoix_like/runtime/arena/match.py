@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from stoix_like.evaluation.contests.matches import MatchResults, MatchSummary
 from stoix_like.evaluation.contests.openings import OpeningBook
 from stoix_like.games import BoardGame, Player
 from stoix_like.runtime.arena.contestants import Contestant
-from stoix_like.runtime.console.messages import Heartbeat
+from stoix_like.runtime.console.messages import Heartbeat, reported_if_slow
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Key, Params
@@ -42,6 +43,7 @@ class MatchRunner:
         self._results = jax.jit(lambda playing: matches.results(game, playing))
         self._most_steps = 2 * game.max_plies
         self._sizer = ChunkSizer()
+        self.has_played = False  # so its program is compiled
 
     def play(
         self,
@@ -51,12 +53,12 @@ class MatchRunner:
         report: Callable[[str], None] = lambda _: None,
         *,
         moves: np.ndarray | None = None,
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[int], None] = lambda _: None,
     ) -> MatchResults:
         """The results of A against B. `report` receives the progress every ten seconds.
 
         With `moves` [M, k], other openings than the book's are played; another number of them compiles again. `check`
-        is called after every piece, and may raise to end the match.
+        is called after every piece with the number of games that are over, and may raise to end the match.
 
         Raises RunError if memory runs out.
         """
@@ -66,8 +68,9 @@ class MatchRunner:
 
         with reraise_device_errors("the match cannot be played", MEMORY_HINT):
             moves = self._moves if moves is None else moves
-            pieces = Pieces(len(moves) * self._num_players, self._most_steps, self._sizer, Heartbeat(report), check)
+            pieces = Pieces(len(moves) * self._num_players, self._most_steps, self._sizer, report, check)
             results: MatchResults = jax.device_get(self._results(pieces.play(advance, self._begin(moves))))
+        self.has_played = True
         return results
 
 
@@ -78,28 +81,29 @@ class Pieces(NamedTuple):
         num_games: that are played.
         most_steps: after which they are cut.
         sizer: learns how many steps take two seconds.
-        heartbeat: receives the progress.
-        check: called after every piece; may raise to end the games.
+        report: receives the progress every ten seconds.
+        check: called after every piece with the number of games that are over; may raise to end the games.
     """
 
     num_games: int
     most_steps: int
     sizer: ChunkSizer
-    heartbeat: Heartbeat
-    check: Callable[[], None] = lambda: None
+    report: Callable[[str], None]
+    check: Callable[[int], None] = lambda _: None
 
     def play(self, advance: Callable[[Any, np.int32], tuple[Any, Any]], playing: Any) -> Any:
         """The games when all are over or cut. `advance` plays so many steps and counts the games that are over."""
-        over, step = 0, 0
+        heartbeat, over, step = Heartbeat(self.report), 0, 0
         while over < self.num_games and step < self.most_steps:
             steps, began = self.sizer.next_length(self.most_steps - step), time.monotonic()
-            playing, found = advance(playing, np.int32(steps))
-            jax.block_until_ready(found)
+            with reported_if_slow("compiling", self.report) if step == 0 else contextlib.nullcontext():
+                playing, found = advance(playing, np.int32(steps))
+                jax.block_until_ready(found)
             over, before, step = int(found), step, int(playing.step)
             if before > 0:  # the first piece is compiled, too
                 self.sizer.record(max(step - before, 1), time.monotonic() - began)
-            self.heartbeat(f"{over:,} of {self.num_games:,} games over, step {step:,}")
-            self.check()
+            heartbeat(f"{over:,} of {self.num_games:,} games over, step {step:,}")
+            self.check(over)
         return playing
 
 

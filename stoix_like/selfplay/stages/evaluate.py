@@ -114,13 +114,16 @@ def play_match(
     It ends when the rule has decided, if there is one, or when the openings are used up.
     """
     found, seats = dict[Path, str](), pipeline.game.num_players
-    progress = Progress(pipeline.reporter, pipeline.stop, "evaluate", "games", num_openings * seats)
+    label = "evaluate" if rule is not None else f"evaluate against {match.subject.champion[:12]}"
+    progress = Progress(pipeline.reporter, pipeline.stop, label, "games", num_openings * seats)
     scores = np.zeros((0, seats))
     for index, first in enumerate(range(0, num_openings, per_piece)):
         path = match.folder / f"piece_{index:04d}{ARRAYS}"
         rows = np.arange(first, min(first + per_piece, num_openings))
         arrays = _finished_piece(pipeline, path, match.subject, rows)
         if arrays is None:
+            if not match.player.has_played:
+                pipeline.reporter.progress(f"{label}: compiling its program, unless it is in the cache")
             arrays = _piece(match.subject, rows, play_piece(pipeline, match, rows, index, progress))
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write_json(evidence.notes_of(path), {"numerics": numerics()})
@@ -139,7 +142,8 @@ def play_piece(
     """The games of a piece, by its openings and its number: the same ones, wherever results are the same."""
     key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
     moves = pipeline.matches.book.moves[rows]
-    return match.player.play(*match.params, key, moves=moves, check=lambda: progress.update(progress.done))
+    before = progress.done
+    return match.player.play(*match.params, key, moves=moves, check=lambda over: progress.update(before + over))
 
 
 def _piece(subject: MatchSubject, rows: np.ndarray, results: MatchResults) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from support.pipelines import digests, moved, small_pipeline
 
 from stoix_like.config.checks import board_games
 from stoix_like.envs.boards import registry
+from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.selfplay.files.folders import STAGE_NAMES
 from stoix_like.selfplay.files.shards import check_shard
@@ -31,6 +32,9 @@ def piles(num_players):
     return game._replace(name=name, cells=drawn)
 
 
+shown = []  # lines of progress
+
+
 @pytest.fixture(scope="module", params=[3, 4])
 def finished(request, tmp_path_factory):
     """(the pipeline of a game of so many players after two iterations, their reports)."""
@@ -38,7 +42,9 @@ def finished(request, tmp_path_factory):
         patch.setitem(board_games.GAMES, "piles", (3, 4))
         patch.setitem(registry.BY_PLAYERS, "piles", piles)
         leaves = {"task_id": f"piles:{request.param}", "random_plies": 1, "match_opening_plies": 2}
-        pipeline = small_pipeline(tmp_path_factory.mktemp("piles"), **leaves)
+        shown.clear()
+        reporter = SILENT._replace(progress=shown.append)
+        pipeline = small_pipeline(tmp_path_factory.mktemp("piles"), reporter, **leaves)
         yield pipeline, [run_iteration(pipeline), run_iteration(pipeline)], request.param
 
 
@@ -46,6 +52,9 @@ def finished(request, tmp_path_factory):
 def test_stages_play_learn_and_decide(finished):
     pipeline, reports, num_players = finished
     assert pipeline.layout.root.name == f"piles_{num_players}p"
+    compiled = [line.removesuffix(": compiling its program, unless it is in the cache") for line in shown]
+    for label in ("evaluate", "evaluate against random"):
+        assert compiled.count(label) == 1  # in two iterations
     for report in reports:
         assert list(digests(pipeline.layout, report.iteration)) == list(STAGE_NAMES)
         assert np.isfinite(report.trained.recorded["value_loss"])
