@@ -1,4 +1,4 @@
-"""Two updates of RingRift's presets in small: packed positions, policies over the legal actions, values by seat."""
+"""A few updates of RingRift's presets in small: packed positions, policies over the legal actions, values by seat."""
 
 import jax
 import numpy as np
@@ -10,10 +10,10 @@ from stoix_like.runtime.runs.build import build
 
 SMALL = SMALL_ALPHAZERO | {
     "num_envs": 2,
-    "rollout_length": 48,
+    "rollout_length": 64,
     "num_simulations": 2,
     "max_considered_actions": 2,
-    "max_game_plies": 96,
+    "max_game_plies": 192,
     "random_plies": 40,
     "replay_buffer_size": 512,
     "batch_size": 16,
@@ -25,13 +25,13 @@ SMALL = SMALL_ALPHAZERO | {
 
 @pytest.mark.full
 @pytest.mark.parametrize(("task_id", "num_players"), [("hex8:2", 2), ("square8:4", 4)])
-def test_two_updates_play_and_learn(task_id, num_players):
+def test_updates_play_and_learn(task_id, num_players):
     run = build("alphazero", sl.alphazero_config(task_id=task_id, **SMALL))
     state = jax.jit(run.learner.init)(jax.random.key(0))
     before = jax.device_get(state.params.online)
     update = jax.jit(run.learner.update)
     rows = []
-    for _ in range(3):
+    for _ in range(4):
         state, metrics = update(state)
         rows.append(jax.device_get(metrics))
     assert sum(row["trainer/gradient_steps_sum"] for row in rows) > 0
