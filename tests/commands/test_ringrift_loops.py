@@ -11,6 +11,7 @@ LEAVES = {
     "rollout-length": 32,
     "random-plies": 40,
     "num-simulations": 2,
+    "quick-simulations": 1,
     "max-considered-actions": 2,
     "hidden-dim": 8,
     "num-layers": 1,
