@@ -18,7 +18,7 @@ help:
 	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
 	@echo "make train-selfplay    tic-tac-toe by self-play in stages, to a champion that never loses (a minute)"
-	@echo "make train-ringrift    RingRift on hex8 by self-play in stages, from nothing: ratings, a game as a GIF (half an hour)"
+	@echo "make train-ringrift    RingRift on hex8 by self-play in stages, from nothing: ratings, a game as a GIF"
 	@echo "make train-agent       an agent that writes its moves on FrozenLake, from nothing: curve, episodes as a page"
 	@echo "make train-spa         SPA on FrozenLake: pretraining, data, fine-tuning, PPO, scores, and a report (an hour)"
 	@echo "make test              install with the dev extra and run the tests but those of make check (some 7 minutes on 2 idle cores)"
@@ -69,7 +69,7 @@ train-selfplay: $(VENV)/.runtime
 	$(BIN)/python scripts/run_training_loop.py --board-type tic_tac_toe --save-dir runs/$(RUN) --max-iterations 12
 	$(BIN)/python scripts/ratings.py --lineage runs/$(RUN)/tic_tac_toe_2p
 
-# RingRift's hexagonal board in stages, from nothing; given the name again, it goes on
+# RingRift's hexagonal board in stages, from nothing
 train-ringrift: $(VENV)/.runtime
 	$(BIN)/python scripts/run_training_loop.py --board-type hex8 --num-players 2 --save-dir runs/$(RUN) \
 		--selfplay-games 256 --max-iterations 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stoix_like.config.checks.alphazero import opponent_names
 from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.checks.engines import parse_engine
 from stoix_like.envs import registry
@@ -78,12 +79,10 @@ def against(game: BoardGame, opponent: str, opening_plies: int | None = None) ->
     order of seats after ours.
 
     Raises:
-        ConfigError: no such engine, another number of them, or openings that the game does not have.
+        ConfigError: no such engine, or openings that the game does not have.
+        ValueError: another number of opponents.
     """
-    players = [engine_player(game, parse_engine(name)) for name in opponent.split(",")]
-    if len(players) not in (1, game.num_players - 1):
-        what = f"opponent: {len(players)} opponents on {game.name}"
-        raise ConfigError(what, f"name one for all other seats, or {game.num_players - 1}")
+    players = [engine_player(game, parse_engine(name)) for name in opponent_names(opponent)]
     return versus(game, players, book(game, opening_plies).moves)
 
 

@@ -50,6 +50,17 @@ def test_openings_of_several_players_are_a_placement_and_a_move_of_each(name, pl
     assert tasks._usual_plies(sl.make_game(name)) == plies
 
 
+def test_there_is_one_opponent_or_one_for_each_other_seat():
+    two, four = ({"task_id": task_id, "opponent": "random, heuristic"} for task_id in ("tic_tac_toe", "square8:4"))
+    with pytest.raises(ConfigError, match="2 opponents on tic_tac_toe; name one\n"):
+        sl.ppo_config(**two)
+    with pytest.raises(ConfigError, match="2 opponents on square8_4p; name one for all other seats, or 3\n"):
+        sl.ppo_config(**four)
+    assert sl.ppo_config(**two | {"task_id": "hex8:3"}).environment.opponent == "random, heuristic"
+    with pytest.raises(ValueError, match="has 1 other seats, got 2 opponents"):
+        sl.make_env(**two)
+
+
 def test_other_tasks_have_no_opponent_and_games_have_no_items():
     with refused(ConfigError, hint="leave it out"):
         sl.make_env("probe/action_reward", opponent="random")

@@ -32,8 +32,6 @@ def check_iteration(folder, num_players):
     facts = {name: read_manifest(folder / "iterations" / "0001" / name).facts for name in STAGE_NAMES}
     assert facts["selfplay"]["games"] == 4
     assert facts["evaluate"]["games"] == 2 * num_players
-    assert facts["promote"]["verdict"] in ("promote", "reject", "inconclusive")
-    return facts
 
 
 @pytest.mark.full

@@ -7,7 +7,6 @@ import pytest
 
 from stoix_like.commands.selfplay import continuous_training, master_loop
 from stoix_like.config.sections.continuous_loop import LoopConfig
-from stoix_like.config.sections.master_loop import UnifiedLoopConfig
 from stoix_like.selfplay.events.database import Database
 from stoix_like.selfplay.watch.last_games import last_games
 from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, Heartbeat
@@ -28,7 +27,6 @@ def printed(capsys, command, *argv):
 
 def test_the_defaults_are_those_of_the_original():
     assert list(LoopConfig().configs) == [("hex8", 2), ("square8", 2)]
-    assert UnifiedLoopConfig().loop.games == "hex8:2,square8:2"
 
 
 @pytest.mark.parametrize(
